@@ -1,0 +1,33 @@
+# Thin names for ./dev, which also works where there is no make.
+.DEFAULT_GOAL := help
+.PHONY: help lint fast lab bench pyz collection docs test demo
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+lint: ## ruff, mypy, documentation, ansible-lint
+	@./dev lint
+
+fast: ## the tests that need no lab
+	@./dev fast
+
+lab: ## the tests on a real Slurm cluster on this machine (root)
+	@./dev test --lab
+
+bench: ## the benchmarks
+	@./dev bench
+
+pyz: ## build/mpsfleet.pyz, the program as one file
+	@./dev pyz
+
+collection: ## the Ansible collection's tarball, in build/
+	@./dev collection
+
+docs: ## write the pages that come from the sources
+	@./dev docs
+
+test: ## all checks and tests
+	@./dev test
+
+demo: ## a cluster on this machine: deploy, break, drain, repair (root)
+	@./dev demo

@@ -1,0 +1,56 @@
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the acting verbs of the program (apply, remove, reset) answer, as the result of an Ansible module. Pure."""
+
+WELL = ("ok", "warn")  # verdicts after which an acting verb has reached what it was asked for
+
+
+def acting_result(answer: dict, is_check: bool, is_judged: bool = True) -> dict:
+    """Return a module's result for the answer of an acting verb; it holds ``failed`` and ``msg`` where it failed.
+
+    A refusal in check mode is told, not failed: the precondition (a drained node) may be what an earlier task of the
+    same play would have brought about. ``is_judged`` says that the node must be well afterwards.
+    """
+    refused = answer.get("refused") or None
+    result = {
+        "changed": bool(answer.get("changed")),
+        "changes": [_without_contents(each) for each in answer.get("changes") or ()],
+        "messages": list(answer.get("messages") or ()),
+        "refused": refused,
+        "report": answer.get("report"),
+    }
+    if refused and is_check:
+        result["warnings"] = ["Would be refused as things are now: {0}".format(refused)]
+    problem = answer.get("failed") or ("" if is_check else refused)
+    if is_judged and not is_check:
+        problem = problem or _still_sick(answer.get("report"))
+    if problem:
+        result.update(failed=True, msg=problem)
+    return result
+
+
+def diffs(changes: list) -> list:
+    """Return Ansible's diff for the program's changes: contents as before and after, all else as one line each."""
+    return [_diff(each) for each in changes]
+
+
+def _diff(change: dict) -> dict:
+    before, after = change.get("before"), change.get("after")
+    what = change.get("what", "")
+    if before is None and after is None:
+        return {"prepared": "{0} {1}: {2}\n".format(change.get("action", ""), what, change.get("detail", ""))}
+    return {"before_header": what, "after_header": what, "before": before or "", "after": after or ""}
+
+
+def _without_contents(change: dict) -> dict:
+    return {key: change.get(key) for key in ("what", "action", "detail")}
+
+
+def _still_sick(report: dict) -> str:
+    """Return why the node is not well after the verb; "" where it is, or where the verb left no report."""
+    if not report or report.get("verdict") in WELL:
+        return ""
+    found = ["{0}: {1}".format(each.get("code"), each.get("message")) for each in report.get("findings") or ()
+             if each.get("severity") in ("critical", "unknown")]
+    return "It was done, and the node is still {0}. {1}".format(report.get("verdict"), " ".join(found)).strip()

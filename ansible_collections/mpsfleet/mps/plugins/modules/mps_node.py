@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Deploy MPS on a GPU node, or take it away. Translates C(mpsfleet node apply) and C(mpsfleet node remove)."""
+
+DOCUMENTATION = r"""
+module: mps_node
+short_description: Deploy NVIDIA MPS on a GPU node or remove it
+version_added: 0.1.0
+description:
+  - Runs C(mpsfleet node apply) or C(mpsfleet node remove) on the node, which own every file that MPS needs there.
+  - The program installs itself; it is sent along where the node has none, or another version.
+  - The module fails where the node is not well afterwards, and where the program refuses; a refusal changes nothing.
+author:
+  - mpsfleet authors (!UNKNOWN)
+extends_documentation_fragment:
+  - mpsfleet.mps.program
+attributes:
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - V(applied) makes the node what its C(node.toml) asks for; V(removed) takes away all that V(applied) put there.
+    type: str
+    choices: [applied, removed]
+    default: applied
+  config:
+    description:
+      - The text of C(/etc/mpsfleet/node.toml). It is validated before it replaces the old one.
+      - Without it the node's own file stays as it is.
+    type: str
+  timeout:
+    description:
+      - Seconds after which the program is stopped. The next run takes up where it was.
+    type: float
+    default: 300
+"""
+
+EXAMPLES = r"""
+- name: Deploy MPS
+  mpsfleet.mps.mps_node:
+    config: |
+      schema = 1
+      [mps]
+      active_thread_percentage = 50
+  become: true
+
+- name: Take MPS away
+  mpsfleet.mps.mps_node:
+    state: removed
+  become: true
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or would be in check mode, in order.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    what:
+      description: The file, unit or daemon.
+      type: str
+    action:
+      description: What is done to it, such as V(create), V(replace), V(remove), V(start), V(stop) or V(enable).
+      type: str
+    detail:
+      description: One line more.
+      type: str
+messages:
+  description: What else the program has to say.
+  returned: always
+  type: list
+  elements: str
+refused:
+  description: The precondition that does not hold; nothing was changed then. Null where all hold.
+  returned: always
+  type: str
+report:
+  description: The audit after the change, as M(mpsfleet.mps.mps_audit) returns it; null where none was made.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.mpsfleet.mps.plugins.module_utils import acting, program
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec=dict(
+            program.ARGUMENTS,
+            state={"type": "str", "choices": ["applied", "removed"], "default": "applied"},
+            config={"type": "str"},
+            timeout={"type": "float", "default": 300},
+        ),
+        supports_check_mode=True,
+        no_log=True,
+    )
+    config = module.params["config"]
+    is_applied = module.params["state"] == "applied"
+    words = ("node", "apply" if is_applied else "remove", "--json")
+    if module.check_mode:
+        words += ("--dry-run",)
+    if is_applied and config is not None:
+        words += ("--config", "-")
+    try:
+        answer = program.ask(module.params, words, config or "", module.params["timeout"], module.tmpdir)
+    except program.ProgramMissing:
+        module.exit_json(changed=False, program_missing=True)
+    except program.ProgramError as error:
+        module.fail_json(msg=str(error))
+    result = acting.acting_result(answer.values, is_check=module.check_mode, is_judged=is_applied)
+    result["diff"] = acting.diffs(answer.values.get("changes") or [])
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

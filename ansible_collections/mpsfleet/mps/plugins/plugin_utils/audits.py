@@ -1,0 +1,109 @@
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was registered for each host, as the reports that the program judges.
+
+A registered result comes from a node, and a node may be compromised: everything in it is checked by type, length and
+word before it is passed on, and a report that fails is that host's error alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.printable import printable
+
+SCHEMA = 1
+VERDICTS = ("ok", "warn", "unknown", "critical")  # in rising order
+ORIGINS = ("node", "user", "either")
+FINDINGS_LIMIT = 64
+_CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,8}")
+_CODE_LIMIT = 64
+_TEXTS = {"subject": 160, "message": 400, "remedy": 400}  # field → characters kept
+
+
+class InvalidReport(Exception):
+    """A node's report is not what the program prints. One sentence."""
+
+
+def host_entry(host: str, node: str, registered: Any) -> dict[str, Any]:
+    """Return one host of the program's reports input, for what `mps_audit` registered (None where nothing was).
+
+    Exactly one of `report` and `error` is null.
+    """
+    report, error = _report_or_error(registered)
+    return {"host": host, "node": node, "report": report, "error": error}
+
+
+def _report_or_error(registered: Any) -> tuple[dict[str, Any] | None, str | None]:
+    if not isinstance(registered, Mapping):
+        return None, "it was not audited in this run"
+    if registered.get("unreachable"):
+        return None, f"unreachable: {printable(registered.get('msg', ''), 300)}"
+    if registered.get("skipped"):
+        return None, "its audit was skipped"
+    if not registered.get("report"):
+        return None, printable(registered.get("error") or registered.get("msg") or "it sent no report", 400)
+    try:
+        return trimmed_report(registered["report"]), None
+    except InvalidReport as error:
+        return None, f"its report is not valid: {error}"
+
+
+def trimmed_report(report: Any) -> dict[str, Any]:
+    """Return the report with what a verdict needs and no more; at most `FINDINGS_LIMIT` findings, the worst first.
+
+    Evidence stays with the node: it is the bulk of a report. InvalidReport where a field is missing or of another kind.
+    """
+    if not isinstance(report, Mapping) or report.get("schema") != SCHEMA or isinstance(report["schema"], bool):
+        message = f"it is not of schema {SCHEMA}"
+        raise InvalidReport(message)
+    findings = report.get("findings")
+    if not isinstance(findings, list):
+        message = "it has no list of findings"
+        raise InvalidReport(message)
+    found = [_finding(each) for each in findings]
+    found.sort(key=lambda each: -VERDICTS.index(each["severity"]))
+    return {
+        "schema": SCHEMA,
+        "verdict": _word(report, "verdict", VERDICTS),
+        "node": _text(report, "node", 255),
+        "program": _text(report, "program", 40),
+        "findings": found[:FINDINGS_LIMIT],
+    }
+
+
+def _finding(finding: Any) -> dict[str, Any]:
+    if not isinstance(finding, Mapping):
+        message = "a finding is not an object"
+        raise InvalidReport(message)
+    code = _text(finding, "code", _CODE_LIMIT)
+    if not _CODE.fullmatch(code):
+        message = f"{code!r} is no finding's code"
+        raise InvalidReport(message)
+    return {
+        "code": code,
+        "severity": _word(finding, "severity", VERDICTS),
+        "origin": _word(finding, "origin", ORIGINS),
+        **{name: _text(finding, name, limit) for name, limit in _TEXTS.items()},
+        "evidence": {},
+    }
+
+
+def _word(values: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    value = values.get(name)
+    for each in known:
+        if value == each:
+            return each
+    message = f"{name} is none of {', '.join(known)}"
+    raise InvalidReport(message)
+
+
+def _text(values: Mapping[str, Any], name: str, limit: int) -> str:
+    value = values.get(name)
+    if not isinstance(value, str):
+        message = f"{name} is not a text"
+        raise InvalidReport(message)
+    return printable(value, limit)

@@ -1,0 +1,185 @@
+"""The cluster's start: from nothing to all nodes idle in Slurm."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+from clusterlab import layers
+from clusterlab.access import inventory_path, inventory_text, run_in_node, ssh_config_text
+from clusterlab.base_tree import ensure_base_tree
+from clusterlab.errors import LabError
+from clusterlab.host_packages import ensure_host_packages
+from clusterlab.host_settings import raise_settings
+from clusterlab.locks import locked
+from clusterlab.machine import boot, console_tail, init_of, mount_root
+from clusterlab.mps_package import ensure_mps_package
+from clusterlab.naming import CACHE, CONTROLLER, MOST_NODES, Lab, gpu_nodes
+from clusterlab.network import make_bridge
+from clusterlab.processes import is_alive
+from clusterlab.record import Machine, Record, read_record, write_atomically, write_record
+from clusterlab.suites import suite_called
+from clusterlab.teardown import is_anything_left, take_down
+from clusterlab.terminal import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clusterlab.mps_package import MpsPackage
+
+MOST_GPUS = 16
+
+
+class Wanted(NamedTuple):
+    """What `up` is asked for."""
+
+    nodes: int
+    suite: str
+    gpus: int
+
+
+def up(lab: Lab, wanted: Wanted, *, timeout_s: float = 90.0) -> Record:
+    """Start a lab and return its record once every node is idle in Slurm and answers ssh.
+
+    A lab that is up and is what is wanted is left as it is. Left-overs of a killed `up` are taken down first. Whatever
+    fails or interrupts the start, what was started is taken down again. timeout_s counts from the first boot on;
+    building the cache has limits of its own.
+    Raises LabError, among others when a different lab is up, and LabUnavailableError where no lab can be.
+    """
+    suite = suite_called(wanted.suite)
+    if not 1 <= wanted.nodes <= MOST_NODES:
+        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {wanted.nodes}")
+    if not 0 <= wanted.gpus <= MOST_GPUS:
+        raise LabError(f"a node has 0 to {MOST_GPUS} GPUs, not {wanted.gpus}")
+    ensure_host_packages()
+    with locked(lab.lock, f"starting or stopping lab {lab.name}", wait_s=120):
+        record = read_record(lab)
+        if record is not None and record.is_ready and all_alive(record):
+            return _same_or_error(lab, record, wanted)
+        if is_anything_left(lab):
+            say("taking down what an earlier start left behind")
+            take_down(lab)
+        with locked(CACHE / "lock", "building the lab's base tree", wait_s=900):
+            base = ensure_base_tree(suite.name)
+            package = ensure_mps_package(suite.name)
+        began = time.monotonic()
+        try:
+            record = _start(lab, wanted, base, package)
+            record = _wait_ready(lab, record, deadline=began + timeout_s)
+        except BaseException:
+            say("the start did not succeed: taking down what was started")
+            take_down(lab)
+            raise
+    say(f"{wanted.nodes} nodes and {CONTROLLER} are up, all idle in Slurm, after {time.monotonic() - began:.1f} s")
+    return record
+
+
+def all_alive(record: Record) -> bool:
+    """Whether every machine's nspawn and init run."""
+    machines = record.machines
+    return len(machines) == len(record.nodes) + 1 and all(
+        machine.init is not None and is_alive(machine.nspawn) and is_alive(machine.init) for machine in machines
+    )
+
+
+def _same_or_error(lab: Lab, record: Record, wanted: Wanted) -> Record:
+    if Wanted(len(record.nodes), record.suite, record.gpus) == wanted:
+        say(f"lab {lab.name} is already up as wanted")
+        return record
+    raise LabError(
+        f"lab {lab.name} is up with {len(record.nodes)} nodes, {record.gpus} GPUs each, on {record.suite}: "
+        "`lab down` first, or choose another MPSFLEET_LAB_NAME"
+    )
+
+
+def _start(lab: Lab, wanted: Wanted, base: Path, package: MpsPackage) -> Record:
+    """Make the lab's files, network and mounts, and boot all machines; each step is on record before it is done."""
+    suite = suite_called(wanted.suite)
+    nodes = gpu_nodes(wanted.nodes)
+    lab.state.parent.mkdir(mode=0o755, exist_ok=True)
+    lab.state.mkdir(mode=0o700)
+    record = Record(
+        suite=wanted.suite,
+        nodes=nodes,
+        gpus=wanted.gpus,
+        base=str(base),
+        mps_version=package.version,
+        mps_md5=package.md5,
+        mps_sha256=package.sha256,
+    )
+    write_record(lab, record)
+    record = raise_settings(lab, record)
+    layers.make_keys(lab)
+    layers.make_homes(lab)
+    common = layers.make_lab_layer(lab, base, suite, wanted.nodes, wanted.gpus)
+    write_atomically(inventory_path(lab), inventory_text(lab, record))
+    write_atomically(lab.state / "ssh" / "config", ssh_config_text(lab, record))
+    make_bridge(lab)
+    for node in (CONTROLLER, *nodes):
+        layers.make_node_layer(lab, base, node, wanted.gpus, package)
+        mount_root(lab, node, (common, package.layer, base))
+        record = record.with_machine(Machine(node, boot(lab, node, suite, wanted.gpus)))
+        write_record(lab, record)
+    return record
+
+
+def _wait_ready(lab: Lab, record: Record, *, deadline: float) -> Record:
+    """Wait for every node's init, for ssh on every node, and for Slurm to call all nodes idle."""
+    _wait(lambda: _first_without_init(lab, record), "the boot of", deadline)
+    for machine in record.machines:
+        record = record.with_machine(replace(machine, init=init_of(machine.nspawn)))
+    write_record(lab, record)
+    _wait(lambda: _first_not_idle(lab, record), "Slurm:", deadline)
+    _wait(lambda: _first_without_ssh(lab, record), "ssh on", deadline)
+    record = replace(record, is_ready=True)
+    write_record(lab, record)
+    return record
+
+
+def _wait(missing: Callable[[], Optional[str]], what: str, deadline: float) -> None:
+    while True:
+        lacking = missing()
+        if lacking is None:
+            return
+        if time.monotonic() >= deadline:
+            raise LabError(f"waited too long for {what} {lacking}")
+        time.sleep(0.1)
+
+
+def _first_without_init(lab: Lab, record: Record) -> Optional[str]:
+    for machine in record.machines:
+        if not is_alive(machine.nspawn):
+            raise LabError(f"{machine.node} ended while booting: {console_tail(lab, machine.node) or 'no output'}")
+        if init_of(machine.nspawn) is None:
+            return machine.node
+    return None
+
+
+def _first_not_idle(lab: Lab, record: Record) -> Optional[str]:
+    """Return what Slurm says of the nodes, None when all are idle."""
+    try:
+        done = run_in_node(lab, CONTROLLER, ("sinfo", "--noheader", "--format=%t %D"), timeout_s=10)
+    except subprocess.TimeoutExpired:
+        return "slurmctld does not answer"
+    states = done.stdout.split("\n")
+    if done.returncode == 0 and f"idle {len(record.nodes)}" in states:
+        return None
+    for machine in record.machines:
+        if not is_alive(machine.nspawn):
+            raise LabError(f"{machine.node} ended: {console_tail(lab, machine.node) or 'no output'}")
+    return ", ".join(line for line in states if line) or done.stderr.strip() or "no answer"
+
+
+def _first_without_ssh(lab: Lab, record: Record) -> Optional[str]:
+    for node in (CONTROLLER, *record.nodes):
+        try:
+            with socket.create_connection((lab.address(node), 22), timeout=2) as connection:
+                if not connection.recv(4).startswith(b"SSH-"):
+                    return node
+        except OSError:
+            return node
+    return None

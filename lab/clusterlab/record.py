@@ -1,0 +1,106 @@
+"""The record of a lab: what `up` started, written before and after each step, so `down` finds it whatever happened."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Optional
+
+from clusterlab.processes import ProcessId, boot_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clusterlab.naming import Lab
+
+RECORD = "record.json"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processes of one node: systemd-nspawn and the node's own init, which can outlive it."""
+
+    node: str
+    nspawn: ProcessId
+    init: Optional[ProcessId] = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One lab as `up` made it."""
+
+    suite: str
+    nodes: tuple[str, ...]
+    """The GPU nodes; the controller comes on top."""
+    gpus: int
+    base: str
+    mps_version: str
+    mps_md5: str
+    mps_sha256: str
+    machines: tuple[Machine, ...] = ()
+    is_ready: bool = False
+    settings: tuple[tuple[str, str], ...] = field(default=())
+    """Kernel settings that were changed: name and the value before."""
+
+    def machine(self, node: str) -> Optional[Machine]:
+        """Return the processes of that node, None if it was not started."""
+        for machine in self.machines:
+            if machine.node == node:
+                return machine
+        return None
+
+    def with_machine(self, machine: Machine) -> Record:
+        """Return the record with this machine in place of what it knew of that node."""
+        others = tuple(known for known in self.machines if known.node != machine.node)
+        return replace(self, machines=(*others, machine))
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file under another name and rename it: a reader sees the old text or the new."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.chmod(mode)
+    partial.rename(path)
+
+
+def write_record(lab: Lab, record: Record) -> None:
+    """Write the record of a lab whose state folder exists."""
+    content = {
+        "schema": 1,
+        "boot": boot_id(),
+        "suite": record.suite,
+        "nodes": record.nodes,
+        "gpus": record.gpus,
+        "base": record.base,
+        "mps": {"version": record.mps_version, "md5": record.mps_md5, "sha256": record.mps_sha256},
+        "is_ready": record.is_ready,
+        "settings": record.settings,
+        "machines": [[machine.node, machine.nspawn, machine.init] for machine in record.machines],
+    }
+    write_atomically(lab.state / RECORD, json.dumps(content, indent=1) + "\n")
+
+
+def read_record(lab: Lab) -> Optional[Record]:
+    """Return the lab's record; None if there is none, or one of another boot or another version of this program."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads((lab.state / RECORD).read_text(encoding="utf-8"))
+        if content["schema"] != 1 or content["boot"] != boot_id():
+            return None
+        return Record(
+            suite=content["suite"],
+            nodes=tuple(content["nodes"]),
+            gpus=content["gpus"],
+            base=content["base"],
+            mps_version=content["mps"]["version"],
+            mps_md5=content["mps"]["md5"],
+            mps_sha256=content["mps"]["sha256"],
+            is_ready=content["is_ready"],
+            settings=tuple((name, value) for name, value in content["settings"]),
+            machines=tuple(
+                Machine(node, ProcessId(*nspawn), None if init is None else ProcessId(*init))
+                for node, nspawn, init in content["machines"]
+            ),
+        )
+    return None

@@ -1,0 +1,211 @@
+"""Every finding code: how severe it is, where it comes from, whether it may drain a node, and what to do about it.
+
+The one table that judges, the drain policy and the documentation read. A code is a word, room first, and is never
+reused. `drain` says that jobs on the node would fail and that the node itself is the cause; a finding whose origin is
+"user" or "either" never drains, whatever its code says here (a judge may lower a code's origin, never raise its drain).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SEVERITIES = ("ok", "warn", "unknown", "critical")  # in rising order; the verdict is the highest
+
+
+class Code(NamedTuple):
+    """One kind of finding."""
+
+    code: str
+    severity: str  # "warn" | "unknown" | "critical"
+    origin: str  # "node" | "user" | "either"
+    drain: bool
+    meaning: str  # one sentence, for documentation
+    remedy: str  # one sentence, what a person can do
+
+
+_RESET = "Reset the daemon when the node is free: playbook reset_mps, or `mpsfleet node reset` on the drained node."
+_APPLY = "Deploy again (playbook deploy_mps, or `mpsfleet node apply`)."
+_REBOOT = "Drain the node and reboot it; restarting MPS does not help."
+
+CODES: tuple[Code, ...] = (
+    Code("daemon-absent", "critical", "node", True, "No control daemon runs for the pipe directory.", _RESET),
+    Code(
+        "daemon-wedged",
+        "critical",
+        "either",
+        True,
+        "The control daemon runs and accepts connections, but does not answer within the time limit.",
+        _RESET,
+    ),
+    Code(
+        "daemon-busy",
+        "unknown",
+        "user",
+        False,
+        "Other connections kept the control daemon busy for the whole time limit, so it could not be asked.",
+        "Look for a program that queries the daemon in a loop; the daemon serves one connection at a time.",
+    ),
+    Code(
+        "daemon-unreachable",
+        "critical",
+        "node",
+        True,
+        "The control daemon is alive, but its files were deleted, so nobody can connect to it.",
+        _RESET,
+    ),
+    Code(
+        "daemon-unreachable-by-users",
+        "critical",
+        "node",
+        True,
+        "Root reaches the control daemon and an ordinary user does not, so jobs cannot connect.",
+        _RESET,
+    ),
+    Code(
+        "daemon-duplicate",
+        "warn",
+        "node",
+        False,
+        "A second control daemon runs for the same pipe directory or the same GPUs.",
+        _RESET,
+    ),
+    Code(
+        "socket-hijacked",
+        "critical",
+        "user",
+        False,
+        "A socket in the pipe directory is served by a process that is not the control daemon of that directory.",
+        _RESET,
+    ),
+    Code("directory-missing", "critical", "node", True, "The pipe directory does not exist.", _RESET),
+    Code(
+        "log-directory-missing",
+        "warn",
+        "node",
+        False,
+        "The log directory does not exist, so the daemon's next start has nowhere to log; jobs are not affected.",
+        _RESET,
+    ),
+    Code(
+        "directory-owner",
+        "critical",
+        "either",
+        False,
+        "The pipe or log directory does not belong to root.",
+        _RESET,
+    ),
+    Code(
+        "directory-mode",
+        "critical",
+        "either",
+        False,
+        "The pipe or log directory has a mode other than 0755; what others can write is unsafe for root's daemon.",
+        _RESET,
+    ),
+    Code(
+        "directory-parent",
+        "critical",
+        "node",
+        False,
+        "A directory above the pipe or log directory cannot be traversed by users, or can be changed by them.",
+        "Give the named directory back to root with mode 0755 (or 1777 for /tmp).",
+    ),
+    Code(
+        "directory-hijacked",
+        "critical",
+        "user",
+        False,
+        "The name of the pipe or log directory is a link or a file, not a directory.",
+        _RESET,
+    ),
+    Code(
+        "percentage-tampered",
+        "warn",
+        "user",
+        False,
+        "The default thread percentage was changed on the running daemon.",
+        "Deploy again, or run `mpsfleet node apply`: it sets the value back without a restart.",
+    ),
+    Code(
+        "percentage-differs",
+        "warn",
+        "node",
+        False,
+        "The control daemon was started with a thread percentage other than the configured one.",
+        "Deploy again, or run `mpsfleet node apply`: it sets the value without a restart.",
+    ),
+    Code("mps-package-missing", "critical", "node", True, "NVIDIA's MPS control program is not installed.", _APPLY),
+    Code("gpu-lost", "critical", "node", True, "A GPU is lost: the driver no longer reaches it.", _REBOOT),
+    Code("gpu-requires-reset", "critical", "node", True, "The driver says a GPU must be reset.", _REBOOT),
+    Code("gpu-missing", "critical", "node", True, "Fewer GPUs are visible than expected.", _REBOOT),
+    Code("gpu-error", "critical", "node", True, "nvidia-smi reports an error for a GPU.", _REBOOT),
+    Code(
+        "driver-mismatch",
+        "critical",
+        "node",
+        True,
+        "The NVIDIA libraries and the loaded kernel driver have different versions.",
+        "Drain the node and reboot it, or reload the driver when no process uses it; pin the driver packages.",
+    ),
+    Code(
+        "driver-not-loaded",
+        "critical",
+        "node",
+        True,
+        "nvidia-smi cannot communicate with the NVIDIA driver.",
+        "Load the driver (`modprobe nvidia`) or install the one that matches the running kernel, then audit again.",
+    ),
+    Code(
+        "nvidia-smi-wedged",
+        "critical",
+        "node",
+        True,
+        "nvidia-smi hangs in the driver (uninterruptible sleep).",
+        _REBOOT,
+    ),
+    Code(
+        "nvidia-smi-slow",
+        "unknown",
+        "either",
+        False,
+        "nvidia-smi did not answer within the time limit.",
+        "Run nvidia-smi by hand; without nvidia-persistenced it is slow, and the limit is [limits] nvidia_smi_timeout_s.",
+    ),
+    Code(
+        "nvidia-smi-missing",
+        "unknown",
+        "node",
+        False,
+        "nvidia-smi is not installed, so the GPUs could not be checked.",
+        "Install NVIDIA's driver utilities (Debian: nvidia-smi; Ubuntu: nvidia-utils-VERSION; RHEL: nvidia-driver-cuda).",
+    ),
+    Code(
+        "nvidia-smi-failed",
+        "unknown",
+        "node",
+        False,
+        "nvidia-smi failed in a way that is not known.",
+        "Run nvidia-smi by hand and read its message.",
+    ),
+    Code(
+        "configuration-invalid",
+        "unknown",
+        "node",
+        False,
+        "node.toml is missing or has a mistake, so there is nothing to judge against.",
+        _APPLY,
+    ),
+    Code(
+        "probe-failed",
+        "unknown",
+        "node",
+        False,
+        "A question could not be asked or its answer not be understood.",
+        "Read the evidence; audit again.",
+    ),
+)
+
+BY_NAME: dict[str, Code] = {each.code: each for each in CODES}
+
+RESET = "reset"  # the word of a planned reset's drain; not a finding
+DRAIN_WORDS: frozenset[str] = frozenset({each.code for each in CODES if each.drain} | {RESET})

@@ -1,0 +1,134 @@
+"""The control daemon of a node, as it is started: its command line, its environment from nothing, its first moments.
+
+Under `-f` the daemon logs to its standard output, so the log is opened here, by descriptor and never through a link,
+before this process becomes the daemon (a unit's own `append:` would be opened by the service manager, which follows).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from mpsfleet.errors import MpsfleetError
+from mpsfleet.node.host import children, files, processes
+from mpsfleet.node.model import Answers, Daemon, Directory, serving
+from mpsfleet.node.probe import directories, mps, probe_user
+from mpsfleet.show import show
+
+if TYPE_CHECKING:
+    from mpsfleet.node.desired import Desired
+    from mpsfleet.node.host import Host
+
+FIFO_MODE = 0o622  # clients write their lines; nobody but root reads them away
+_SETTLE_S = 10.0
+_PAUSE_S = 0.05
+_SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv")
+
+
+def environment(host: Host, desired: Desired) -> tuple[tuple[str, str], ...]:
+    """Return the daemon's whole environment. Servers are found through PATH; the percentage is there from the start."""
+    return (
+        *children.ENVIRONMENT,
+        ("CUDA_MPS_PIPE_DIRECTORY", host.path(desired.pipe_directory)),
+        ("CUDA_MPS_LOG_DIRECTORY", host.path(desired.log_directory)),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", f"{desired.active_thread_percentage:g}"),
+    )
+
+
+def become(host: Host, desired: Desired) -> None:
+    """Become the control daemon of this node (the unit's ExecStart). Never returns."""
+    binary = host.path(desired.control_binary)
+    if not os.access(binary, os.X_OK):
+        raise MpsfleetError(f"{desired.control_binary} is not installed; install NVIDIA's MPS package")
+    log, fd = directories.look(host, desired.log_directory)
+    if fd < 0 or log.uid != host.owner_uid:
+        raise MpsfleetError(f"log directory {desired.log_directory} is not ready; run `mpsfleet node prepare`")
+    try:
+        output = files.open_log(fd, "control.log")
+    except OSError as error:
+        raise MpsfleetError(f"{desired.log_directory}/control.log cannot be opened: {error.strerror}") from None
+    processes.become((binary, "-f"), environment(host, desired), output)
+
+
+def settle(host: Host, desired: Desired) -> str | None:
+    """Wait until the started daemon answers, then close its log fifo to readers. Return what is wrong, or None."""
+    end = time.monotonic() + _SETTLE_S
+    while True:
+        pipe, fd = directories.look(host, desired.pipe_directory)
+        try:
+            problem = _unsettled(desired, pipe, fd)
+            if problem is None:
+                return None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        if time.monotonic() >= end:
+            return f"the control daemon of {desired.pipe_directory} does not answer {_SETTLE_S:g} s after its start: {problem}"
+        processes.sleep(_PAUSE_S)
+
+
+def _unsettled(desired: Desired, pipe: Directory, fd: int) -> str | None:
+    if fd < 0 or pipe.name("control") is None:
+        return "it has made no socket"
+    answer = children.run((mps.question(desired, fd, desired.query_timeout_s),))[0]
+    said = mps.understand(answer, desired.query_timeout_s)
+    if not isinstance(said, Answers):
+        return said.reason
+    try:
+        files.chmod_fifo(fd, "log", FIFO_MODE)
+    except FileNotFoundError:
+        return "it has made no log fifo"
+    return None
+
+
+def command(host: Host, desired: Desired, words: str, limit_s: float) -> children.Answer:
+    """Send one writing command to the daemon of the pipe directory, as root; writes are sent one at a time."""
+    pipe, fd = directories.look(host, desired.pipe_directory)
+    if fd < 0:
+        return children.Answer(None, "", f"{pipe.path} is {pipe.kind}", missing=True)
+    end = time.monotonic() + limit_s
+
+    def again(_index: int, answer: children.Answer) -> children.Command | None:
+        left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
+        if mps.is_busy(answer) and left_s > 0:
+            return mps.command(desired, fd, f"{words}\n".encode(), left_s, mps.BUSY_PAUSE_S)
+        return None
+
+    try:
+        return children.run((mps.command(desired, fd, f"{words}\n".encode(), limit_s),), again)[0]
+    finally:
+        os.close(fd)
+
+
+def hears_root(host: Host, pipe: Directory, fd: int, among: tuple[Daemon, ...]) -> Daemon | None:
+    """Return the daemon that a command of root's through the pinned directory would reach, if it is one of `among`.
+
+    The listener of both sockets must be the holder of the directory's control_lock; otherwise nobody is to be spoken to.
+    """
+    owner = serving(pipe, among) if fd >= 0 else None
+    if owner is None:
+        return None
+    peers = (mps.peer(host, fd, "control_privileged"), mps.peer(host, fd, "control"))
+    return owner if all(each.outcome == "listening" and each.pid == owner.process.pid for each in peers) else None
+
+
+def refuses_user(host: Host, desired: Desired) -> str | None:
+    """Ask the daemon with NVIDIA's own program as an ordinary user, as a job would; return what went wrong, or None."""
+    setpriv = next((each for each in _SETPRIV if os.access(host.path(each), os.X_OK)), None)
+    user = probe_user()
+    if setpriv is None or user is None or os.geteuid() != 0:
+        return None  # the audit's own look as a user has to do
+    uid, gid, name = user
+    dropped = (f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--no-new-privs", "--inh-caps=-all")
+    environment = (*children.ENVIRONMENT, ("CUDA_MPS_PIPE_DIRECTORY", host.path(desired.pipe_directory)))
+    limit_s = desired.query_timeout_s
+    argv = (host.path(setpriv), *dropped, host.path(desired.control_binary))
+    command = children.Command(argv, limit_s, b"get_default_active_thread_percentage\n", environment)
+    answer = children.run((command,), lambda _, said: command._replace(delay_s=0.05) if mps.is_busy(said) else None)[0]
+    try:
+        float(answer.out.strip())
+    except ValueError:
+        said = f"no answer within {limit_s:g} s" if answer.rc is None else (answer.err + answer.out).strip()
+        return f"the new daemon answers root and not user {name}: {show(said)}"
+    return None

@@ -1,0 +1,43 @@
+"""Judge: facts and desired state in, findings out. No host, no clock, no writes.
+
+A judge that fails becomes an `unknown` finding of its own; the others still run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable
+
+from mpsfleet.node.judge import daemons, directories, gpus, limits
+from mpsfleet.node.model import Finding, Report, finding, report
+
+if TYPE_CHECKING:
+    from mpsfleet.node.desired import Desired, Mistake
+    from mpsfleet.node.model import Facts
+
+_Judge = Callable[["Facts", "Desired"], "tuple[Finding, ...]"]
+_JUDGES: tuple[tuple[str, _Judge], ...] = (
+    ("daemons", daemons.judge),
+    ("directories", directories.judge),
+    ("limits", limits.judge),
+    ("gpus", gpus.judge),
+)
+
+
+def judge(facts: Facts, desired: Desired) -> Report:
+    """Return the judgement of a node."""
+    findings: list[Finding] = []
+    for name, each in _JUDGES:
+        try:
+            findings += each(facts, desired)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node is not known to be well
+            message = f"the judgement of {name} failed: {type(error).__name__}: {error}; this is a defect of mpsfleet"
+            findings.append(finding("probe-failed", name, message))
+    return report(facts.node, tuple(findings))
+
+
+def misconfigured(node: str, mistakes: tuple[Mistake, ...]) -> Report:
+    """Return the judgement of a node whose configuration cannot be used: unknown, one finding a mistake."""
+    return report(
+        node,
+        tuple(finding("configuration-invalid", f"line {each.line}", str(each)) for each in mistakes),
+    )

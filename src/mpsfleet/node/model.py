@@ -1,0 +1,241 @@
+"""The values that pass between the rooms of a node: what was read (facts) and what it means (findings).
+
+NamedTuples throughout: these classes are loaded on the healthy path, where start-up time counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+from mpsfleet.codes import BY_NAME, SEVERITIES
+from mpsfleet.show import show
+
+SCHEMA = 1
+
+
+class Unreadable(NamedTuple):
+    """Something could not be asked or read; never the same as an empty answer."""
+
+    reason: str  # a clause for a sentence, e.g. "nvidia-smi did not answer within 4 s"
+
+
+class Parent(NamedTuple):
+    """One directory above a pipe or log directory, as found by walking from `/` without following links."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int  # permission bits
+    kind: str  # "directory" | "link" | "file"
+
+
+class Name(NamedTuple):
+    """One name in a directory, looked at without following it."""
+
+    name: str
+    kind: str  # "file" | "directory" | "link" | "socket" | "fifo" | "other"
+    uid: int
+    mode: int
+    inode: int
+    device: int
+    links: int
+    size: int  # bytes
+
+
+class Directory(NamedTuple):
+    """A pipe or log directory as it is."""
+
+    path: str
+    kind: str  # "directory" | "missing" | "link" | "file" | "unreadable"
+    uid: int = -1
+    gid: int = -1
+    mode: int = 0
+    parents: tuple[Parent, ...] = ()
+    names: tuple[Name, ...] = ()
+    reason: str = ""  # for kind "unreadable" and a missing or linked parent
+
+    def name(self, wanted: str) -> Name | None:
+        """Return the entry called `wanted`, or None."""
+        return next((each for each in self.names if each.name == wanted), None)
+
+
+class Process(NamedTuple):
+    """A process at one moment. Its identity for acting is a pidfd, not this value."""
+
+    pid: int
+    ppid: int
+    uid: int  # real uid
+    comm: str
+    state: str  # one letter of /proc/PID/stat
+    start: int  # clock ticks since boot
+
+
+class Daemon(NamedTuple):
+    """A control daemon of root's, recognised by its uid and by the control_lock it holds open."""
+
+    process: Process
+    directory: str  # the pipe directory its control_lock was opened in
+    lock: tuple[int, int]  # device, inode of the control_lock it holds
+    deleted: bool  # that file is no longer linked anywhere
+
+
+class Peer(NamedTuple):
+    """Who listens on a socket of the pipe directory (SO_PEERCRED of a connection that sends nothing)."""
+
+    outcome: str  # "listening" | "absent" | "refused" | "busy" | "not-a-socket" | "failed"
+    pid: int = 0
+    uid: int = -1
+    comm: str = ""
+    reason: str = ""
+
+
+class Answers(NamedTuple):
+    """What the control daemon said to root, asked in one invocation."""
+
+    percentage: float | None
+    servers: tuple[int, ...]
+    raw: str
+
+
+class Silence(NamedTuple):
+    """The control daemon gave no usable answer."""
+
+    outcome: str  # "timeout" | "busy" | "no-daemon" | "garbled" | "not-asked" | "no-binary"
+    reason: str
+    daemon_state: str = ""  # letter of /proc/PID/stat when silent
+    held: bool = False  # it waits for the next bytes of a connection that is open
+    seconds: float = 0.0
+
+
+class UserView(NamedTuple):
+    """What an ordinary user meets on the way to the daemon."""
+
+    reached: bool
+    step: str  # the path at which it ended
+    error: str  # errno name, "" when reached
+
+
+class Gpu(NamedTuple):
+    """One row of nvidia-smi. A field is its text, or a token as NVIDIA prints it ("[N/A]", "[GPU is lost]")."""
+
+    number: str  # nvidia-smi's index
+    uuid: str
+    bus_id: str
+    name: str
+    driver: str
+    compute_mode: str
+    memory_total: str
+
+
+class Gpus(NamedTuple):
+    """nvidia-smi's answer."""
+
+    gpus: tuple[Gpu, ...]
+    outcome: str  # "ok" | "none-found" | "mismatch" | "no-driver" | "timeout" | "missing" | "failed"
+    detail: str = ""
+    rc: int | None = None
+    state: str = ""  # letter of /proc/PID/stat when it did not answer
+
+
+def serving(pipe: Directory, daemons: tuple[Daemon, ...] | Unreadable) -> Daemon | None:
+    """Return the daemon among `daemons` that holds the control_lock lying in the directory `pipe` now."""
+    lock = pipe.name("control_lock")
+    if lock is None or isinstance(daemons, Unreadable):
+        return None
+    return next((each for each in daemons if each.lock == (lock.device, lock.inode)), None)
+
+
+class Facts(NamedTuple):
+    """Everything that was read of a node, at one moment."""
+
+    node: str
+    pipe: Directory
+    log: Directory
+    daemons: tuple[Daemon, ...] | Unreadable
+    control: Peer
+    privileged: Peer
+    said: Answers | Silence
+    started_with: float | None | Unreadable  # thread percentage in the daemon's environment; None where it has none
+    user: UserView | Unreadable
+    gpus: Gpus
+
+    def serving(self) -> Daemon | None:
+        """Return the daemon of this pipe directory: root's, and holder of the control_lock that lies in it now."""
+        return serving(self.pipe, self.daemons)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, with one sentence an operator can act on."""
+
+    code: str
+    severity: str
+    subject: str
+    message: str
+    origin: str
+    evidence: tuple[tuple[str, str], ...]
+    remedy: str
+
+
+Evidence = Union[str, int, float]
+
+
+def finding(
+    code: str,
+    subject: str,
+    message: str,
+    *,
+    origin: str | None = None,
+    remedy: str | None = None,
+    **evidence: Evidence,
+) -> Finding:
+    """Make a finding of a known `code`; severity, origin and remedy come from the table unless given."""
+    row = BY_NAME[code]
+    return Finding(
+        code=code,
+        severity=row.severity,
+        subject=show(subject, 80),
+        message=show(message, 400),
+        origin=origin or row.origin,
+        evidence=tuple((key, show(value)) for key, value in evidence.items()),
+        remedy=remedy or row.remedy,
+    )
+
+
+class Report(NamedTuple):
+    """The judgement of one node."""
+
+    node: str
+    verdict: str
+    findings: tuple[Finding, ...]
+
+
+def report(node: str, findings: tuple[Finding, ...]) -> Report:
+    """Return the report of `findings`, most severe first; the verdict is the highest severity."""
+    ordered = tuple(sorted(findings, key=lambda each: -SEVERITIES.index(each.severity)))
+    return Report(node, ordered[0].severity if ordered else "ok", ordered)
+
+
+class Change(NamedTuple):
+    """One thing that an acting verb changed, or would change."""
+
+    what: str
+    action: str  # "create" | "replace" | "remove" | "prepare" | "enable" | "start" | "stop" | "set" | ...
+    detail: str
+    before: str | None = None
+    after: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.what}: {self.detail}"
+
+
+class Outcome(NamedTuple):
+    """What an acting verb did, and the judgement after it."""
+
+    verb: str
+    node: str
+    dry_run: bool
+    changes: tuple[Change, ...] = ()
+    refused: str | None = None
+    failed: str | None = None
+    messages: tuple[str, ...] = ()
+    report: Report | None = None

@@ -1,0 +1,138 @@
+"""The control daemon, asked: who listens on its sockets, what it answers root, what an ordinary user meets.
+
+All reads of a daemon go in one invocation: an unknown word between two commands is answered `Unknown command "word"`
+(seen on 470 to 555) and so delimits the answers. The pipe directory is handed over as a pinned descriptor, so the
+directory asked is the directory looked at. The exit status only tells whether the daemon was reached; the text tells
+the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING, Callable
+
+from mpsfleet.node.host import children
+from mpsfleet.node.model import Answers, Peer, Silence, UserView
+from mpsfleet.node.probe import procfs
+
+if TYPE_CHECKING:
+    from mpsfleet.node.desired import Desired
+    from mpsfleet.node.host import Host
+    from mpsfleet.node.host.children import Answer, Command
+
+_MARK = "mpsfleet-next"
+_QUESTION = f"get_default_active_thread_percentage\n{_MARK}\nget_server_list\n{_MARK}\n".encode()
+_BUSY = "Cannot send command to MPS control daemon process"
+_NOBODY = "Cannot find MPS control daemon process"
+_CREDENTIALS = struct.Struct("3i")
+BUSY_PAUSE_S = 0.03
+
+
+def peer(host: Host, directory_fd: int, name: str) -> Peer:
+    """Return who listens on socket `name` of the pinned directory, without sending a byte.
+
+    SO_PEERCRED names whoever last called listen(), so it answers for a stopped daemon too; it is no proof of life.
+    """
+    path = f"/proc/self/fd/{directory_fd}/{name}"
+    try:
+        kind = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode
+    except OSError as error:
+        return Peer("absent" if error.errno == errno.ENOENT else "failed", reason=error.strerror or "")
+    if kind & 0o170000 != 0o140000:  # S_IFSOCK
+        return Peer("not-a-socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.setblocking(False)
+        try:
+            connection.connect(path)
+        except OSError as error:
+            return _unconnected(error)
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _gid = _CREDENTIALS.unpack(raw)
+    owner = procfs.process(host, pid) if pid > 0 else None
+    return Peer("listening", pid, uid, owner.comm if owner else "")
+
+
+def _unconnected(error: OSError) -> Peer:
+    if error.errno == errno.EAGAIN:
+        return Peer("busy", reason="its queue of connections is full")
+    if error.errno in (errno.ECONNREFUSED, errno.ENOENT, errno.EPROTOTYPE):
+        return Peer("refused", reason=error.strerror or "")
+    return Peer("failed", reason=error.strerror or str(error))
+
+
+def question(desired: Desired, directory_fd: int, limit_s: float, delay_s: float = 0.0) -> Command:
+    """Return the command that asks the daemon of the pinned directory everything the audit needs."""
+    return command(desired, directory_fd, _QUESTION, limit_s, delay_s)
+
+
+def command(desired: Desired, directory_fd: int, stdin: bytes, limit_s: float, delay_s: float = 0.0) -> Command:
+    """Return one invocation of NVIDIA's control program on the pinned pipe directory."""
+    environment = (*children.ENVIRONMENT, ("CUDA_MPS_PIPE_DIRECTORY", f"/proc/self/fd/{directory_fd}"))
+    return children.Command((desired.control_binary,), limit_s, stdin, environment, directory_fd, delay_s=delay_s)
+
+
+def is_busy(answer: Answer) -> bool:
+    """Return whether the daemon was serving another connection: it takes one at a time, and busy is not dead."""
+    return answer.rc not in (0, None) and _BUSY in answer.err + answer.out
+
+
+def understand(answer: Answer, limit_s: float) -> Answers | Silence:
+    """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar."""
+    if answer.missing:
+        return Silence("no-binary", "the control program cannot be executed")
+    if answer.capped:
+        return Silence("garbled", "it answered without end")
+    if answer.rc is None:
+        return Silence("timeout", f"it did not answer within {limit_s:g} s", seconds=limit_s)
+    said = answer.out + answer.err
+    if _NOBODY in said:
+        return Silence("no-daemon", _NOBODY)
+    if _BUSY in said:
+        return Silence("busy", f"it served other connections for {limit_s:g} s")
+    parts = answer.out.split(f'Unknown command "{_MARK}"\n')
+    expected = 3
+    if len(parts) != expected:
+        return Silence("garbled", f"it answered {said.strip()!r}")
+    try:
+        percentage = float(parts[0].strip())
+        servers = tuple(int(line) for line in parts[1].split())
+    except ValueError:
+        return Silence("garbled", f"it answered {said.strip()!r}")
+    return Answers(percentage, servers, answer.out)
+
+
+def as_user(host: Host, desired: Desired, drop: Callable[[], None]) -> bytes:
+    """In a forked child: walk to the pipe directory as an ordinary user and connect, as a CUDA program would.
+
+    Returns b"step|errno name"; the errno is empty when the user reached the daemon. It sends no command: `start_server`
+    for one's own uid would be accepted and block the next user.
+    """
+    drop()
+    path = host.path(desired.pipe_directory)
+    step = path
+    try:
+        walked = ""
+        for part in path.split("/")[1:]:
+            walked += "/" + part
+            step = walked
+            os.stat(f"{walked}/.")
+        step = f"{path}/control"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.setblocking(False)
+            connection.connect(step)
+        step = f"{path}/log"
+        os.close(os.open(step, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EAGAIN:  # the queue is full: reached, and busy
+            return f"{step}|".encode()
+        return f"{step}|{errno.errorcode.get(error.errno or 0, '?')}".encode()
+    return f"{step}|".encode()
+
+
+def user_view(raw: bytes) -> UserView:
+    """Read what `as_user` returned."""
+    step, _, error = raw.decode("utf-8", "replace").partition("|")
+    return UserView(not error, step, error)

@@ -1,0 +1,118 @@
+"""/proc: which control daemons of root's run, and which directory each one holds.
+
+The kernel's name of daemon and server is `nvidia-cuda-mps` (15 bytes) for both, and anybody can take it. So the name is
+only a sieve; a control daemon is a process of root's that holds a file called `control_lock` open. Its directory's
+daemon is the one whose descriptor is the inode that lies in the directory now.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mpsfleet.node.model import Daemon, Process, Unreadable
+
+if TYPE_CHECKING:
+    from mpsfleet.node.host import Host
+
+_COMM = "nvidia-cuda-mps"
+_LOCK = "/control_lock"
+_DELETED = " (deleted)"
+_MOST_FDS = 4096
+
+
+def process(host: Host, pid: int) -> Process | None:
+    """Return the process `pid`; None when it has gone. One read of stat, one of the owner of its /proc directory."""
+    return _process(host, str(pid), None)
+
+
+def _process(host: Host, pid: str, sieve: bytes | None) -> Process | None:
+    try:
+        with open(f"{host.proc}/{pid}/stat", "rb", buffering=0) as stream:
+            raw = stream.read(4096)
+            head, _, tail = raw.rpartition(b")")
+            comm = head[head.index(b"(") + 1 :]
+            if sieve is not None and comm != sieve:
+                return None
+            uid = _real_uid(f"{host.proc}/{pid}/status")
+    except (OSError, ValueError):  # it ended while we looked
+        return None
+    if uid is None:
+        return None
+    words = tail.split()
+    # proc(5): state is field 3, ppid 4, starttime 22
+    return Process(int(pid), int(words[1]), uid, comm.decode("utf-8", "replace"), words[0].decode(), int(words[19]))
+
+
+def _real_uid(path: str) -> int | None:
+    with open(path, "rb", buffering=0) as stream:
+        for line in stream.read(4096).split(b"\n"):
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return None
+
+
+def named_mps(host: Host) -> tuple[Process, ...] | Unreadable:
+    """Return every process with the kernel name of MPS, control daemons and servers, anybody's."""
+    try:
+        pids = [each for each in os.listdir(host.proc) if each.isdigit()]
+    except OSError as error:
+        return Unreadable(f"{host.proc} cannot be listed: {error.strerror}")
+    sieve = _COMM.encode()
+    found = (_process(host, pid, sieve) for pid in pids)
+    return tuple(each for each in found if each is not None)
+
+
+def daemons(host: Host, processes: tuple[Process, ...]) -> tuple[Daemon, ...]:
+    """Return the control daemons of the node's owner among `processes`. A zombie holds nothing and is none."""
+    return tuple(
+        daemon
+        for each in processes
+        if each.uid == host.owner_uid and (daemon := _daemon(host, each)) is not None
+    )
+
+
+def _daemon(host: Host, owner: Process) -> Daemon | None:
+    base = f"{host.proc}/{owner.pid}/fd"
+    try:
+        numbers = os.listdir(base)[:_MOST_FDS]
+    except OSError:
+        return None
+    for number in numbers:
+        try:
+            target = os.readlink(f"{base}/{number}")
+            bare = target[: -len(_DELETED)] if target.endswith(_DELETED) else target
+            if not bare.endswith(_LOCK) or _is_server(host, owner.pid):
+                continue
+            now = os.stat(f"{base}/{number}")
+        except OSError:  # the descriptor or the process has gone
+            continue
+        directory = bare[len(host.root) : -len(_LOCK)]
+        return Daemon(owner, directory, (now.st_dev, now.st_ino), now.st_nlink == 0)
+    return None
+
+
+def _is_server(host: Host, pid: int) -> bool:
+    """A server inherits the daemon's descriptors: tell it by its program."""
+    return os.readlink(f"{host.proc}/{pid}/exe").replace(_DELETED, "").endswith("-server")
+
+
+def waits_for_bytes(host: Host, pid: int) -> bool:
+    """Return whether the process sits in recvmsg(2), so that a connection somebody holds open keeps it."""
+    try:
+        with open(f"{host.proc}/{pid}/syscall", "rb", buffering=0) as stream:
+            number = stream.read(64).split()[0]
+    except (OSError, IndexError):
+        return False
+    wanted = {"x86_64": b"47", "aarch64": b"212"}.get(os.uname().machine)
+    return number == wanted
+
+
+def environment_value(host: Host, pid: int, name: str) -> str | None:
+    """Return one variable of the environment a process was started with. May block or be large: call it apart."""
+    prefix = name.encode() + b"="
+    with open(f"{host.proc}/{pid}/environ", "rb", buffering=0) as stream:
+        for entry in stream.read(262_144).split(b"\0"):
+            if entry.startswith(prefix):
+                return entry[len(prefix) :].decode("utf-8", "replace")
+    return None

@@ -1,0 +1,46 @@
+"""Reports and outcomes as JSON, schema 1. One line; ASCII only."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mpsfleet import __version__
+from mpsfleet.node.model import SCHEMA, Finding, Outcome, Report
+
+
+def report(value: Report) -> str:
+    """Return a report as one line of JSON."""
+    return json.dumps(report_object(value), separators=(",", ":"))
+
+
+def report_object(value: Report) -> dict[str, Any]:
+    """Return a report as a JSON object."""
+    return {
+        "schema": SCHEMA,
+        "verdict": value.verdict,
+        "node": value.node,
+        "program": __version__,
+        "findings": [_finding(each) for each in value.findings],
+    }
+
+
+def _finding(value: Finding) -> dict[str, Any]:
+    return {**value._asdict(), "evidence": dict(value.evidence)}
+
+
+def outcome(value: Outcome) -> str:
+    """Return what an acting verb did as one line of JSON."""
+    document = {
+        "schema": SCHEMA,
+        "verb": value.verb,
+        "node": value.node,
+        "dry_run": value.dry_run,
+        "changed": bool(value.changes),
+        "changes": [each._asdict() for each in value.changes],
+        "refused": value.refused,
+        "failed": value.failed,
+        "messages": list(value.messages),
+        "report": None if value.report is None else report_object(value.report),
+    }
+    return json.dumps(document, separators=(",", ":"))

@@ -1,0 +1,236 @@
+"""The only door to Slurm: runs scontrol, and gives its words or why there are none.
+
+scontrol is taken from fixed directories and gets an environment made from nothing: a caller's PATH, time format or
+language changes nothing. Every call has a time limit, because scontrol retries a slurmctld that refuses the connection
+for MessageTimeout (10 s unless configured; slurm_open_controller_conn in src/common/slurm_protocol_api.c), and longer
+one that accepts it and is silent. At the limit the whole process group is killed.
+
+SLURM_CONF: slurm.conf names directories of plugins, which scontrol loads as code, and scontrol quotes lines of a file
+that it cannot read. So root uses SLURM_CONF only where nobody but root can have written that file, and under sudo only
+where it is one of the usual places. Where it is set and not usable nothing is asked at all: without it another cluster
+might answer. Who is not root gains nothing by it and may set it freely.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Mapping, NamedTuple, Tuple, Union
+
+from mpsfleet.errors import Refused
+from mpsfleet.slurm import nodes
+from mpsfleet.slurm.child import Ended, run
+from mpsfleet.slurm.nodes import Node, NodeTable
+from mpsfleet.slurm.show import show
+
+DIRECTORIES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
+USUAL_CONFS = frozenset(
+    f"{directory}/slurm.conf"
+    for directory in ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/etc/slurm", "/opt/slurm/etc")
+)
+TIMEOUT_S = 10.0
+_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+_CLUSTER_KEY = "ClusterName"
+
+
+class Unreadable(NamedTuple):
+    """Slurm could not be asked, or its answer not be read: why, in one sentence."""
+
+    reason: str
+
+
+class Done(NamedTuple):
+    """scontrol ran to its end: its exit status, and what it said about a failure (one line, "" on success)."""
+
+    rc: int
+    words: str
+
+
+class NoSuchNode(NamedTuple):
+    """slurmctld answered, and knows no node of that name."""
+
+    name: str
+
+
+NodeAnswer = Union[Node, NoSuchNode, Unreadable]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who runs the program: real and effective uid, and the environment it was given."""
+
+    uid: int
+    euid: int
+    environ: Mapping[str, str]
+
+    @property
+    def is_sudo(self) -> bool:
+        """Root by the grace of sudo, for another user, who chose the arguments and perhaps the environment."""
+        return self.euid == 0 and (self.uid != 0 or self.environ.get("SUDO_UID", "0") != "0")
+
+
+def this_caller() -> Caller:
+    """Give the identity of this process."""
+    return Caller(os.getuid(), os.geteuid(), dict(os.environ))
+
+
+@dataclass(frozen=True)
+class Scontrol:
+    """The door. `directories` are looked through in order, `timeout_s` holds for each call."""
+
+    directories: Tuple[str, ...] = DIRECTORIES
+    timeout_s: float = TIMEOUT_S
+    caller: Caller = field(default_factory=this_caller)
+
+    def show_nodes(self) -> NodeTable | Unreadable:
+        """Ask for all nodes: one request for a whole fleet."""
+        answer = self._ask("show", "nodes")
+        if isinstance(answer, Unreadable):
+            return answer
+        return nodes.parse(answer.stdout) if answer.rc == 0 else _refusal("scontrol show nodes", answer)
+
+    def show_node(self, name: str) -> NodeAnswer:
+        """Ask for one node by its literal name; no other node's record can stand in its answer."""
+        answer = self._ask("show", "node", _literal(name))
+        if isinstance(answer, Unreadable):
+            return answer
+        if answer.rc != 0 and f"Node {name} not found" in answer.stdout:
+            return NoSuchNode(name)
+        if answer.rc != 0:
+            return _refusal(f"scontrol show node {name}", answer)
+        table = nodes.parse(answer.stdout)
+        node = table.node(name)
+        if node is not None and len(table.nodes) == 1 and not table.problems:
+            return node
+        problem = table.problems[0].sentence if table.problems else f"its answer is not about {show(name)}"
+        return Unreadable(f"scontrol show node {name}: {problem}.")
+
+    def cluster_name(self) -> str | Unreadable:
+        """Ask slurmctld for its cluster's name (not slurm.conf, which may be another's)."""
+        answer = self._ask("show", "config")
+        if isinstance(answer, Unreadable):
+            return answer
+        if answer.rc != 0:
+            return _refusal("scontrol show config", answer)
+        for line in answer.stdout.split("\n"):
+            key, equals, value = line.partition("=")
+            if equals and key.strip(" ") == _CLUSTER_KEY and value.strip(" ") not in ("", "(null)"):
+                return value.strip(" ")
+        return Unreadable("scontrol show config names no ClusterName.")
+
+    def drain(self, name: str, reason: str) -> Done | Unreadable:
+        """Set State=DRAIN. Overwrites whatever reason is there without a word: read before, verify after."""
+        return self._update(name, "State=DRAIN", f"Reason={reason}")
+
+    def undrain(self, name: str) -> Done | Unreadable:
+        """Set State=UNDRAIN, which clears DRAIN alone; RESUME would revive a DOWN node too."""
+        return self._update(name, "State=UNDRAIN")
+
+    def _update(self, name: str, *settings: str) -> Done | Unreadable:
+        answer = self._ask("update", f"NodeName={_literal(name)}", *settings)
+        if isinstance(answer, Unreadable):
+            return answer
+        return Done(answer.rc, _words(answer) if answer.rc else "")
+
+    def _ask(self, *arguments: str) -> Ended | Unreadable:
+        program = find_scontrol(self.directories)
+        if program is None:
+            return Unreadable(
+                f"scontrol is not installed in {', '.join(self.directories)}: install Slurm's client tools "
+                "(Debian and Ubuntu: package slurm-client; RHEL: slurm) or run this on the controller.",
+            )
+        environment = environment_for(self.caller, is_roots_alone)
+        if isinstance(environment, Unreadable):
+            return environment
+        what = "scontrol " + " ".join(arguments[:2])
+        try:
+            answer = run((program, *arguments), environment, self.timeout_s)
+        except OSError as error:
+            return Unreadable(f"{program} could not be started: {error.strerror or error}.")
+        if answer.timed_out:
+            return Unreadable(
+                f"slurmctld could not be asked: {show(what)} did not end within {self.timeout_s:g} s"
+                f"{_said(answer)}; look at slurmctld on the controller (systemctl status slurmctld).",
+            )
+        if answer.too_long:
+            return Unreadable(f"{show(what)} printed more than can be an answer, and was stopped.")
+        return answer
+
+
+def find_scontrol(directories: tuple[str, ...]) -> str | None:
+    """Give the path of the first scontrol that can be run and that not everybody can write; None without one."""
+    for directory in directories:
+        path = Path(directory, "scontrol")
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(mode) and mode & 0o111 and not mode & stat.S_IWOTH:
+            return str(path)
+    return None
+
+
+def environment_for(caller: Caller, is_safe: Callable[[str], bool]) -> dict[str, str] | Unreadable:
+    """Give scontrol's whole environment. SLURM_TIME_FORMAT is left out, so times are ISO.
+
+    `is_safe` tells whether root may let scontrol read a configuration of that path (`is_roots_alone`).
+    """
+    environment = {"PATH": _PATH, "LC_ALL": "C"}
+    conf = caller.environ.get("SLURM_CONF")
+    if not conf:
+        return environment
+    if 0 in (caller.uid, caller.euid) or caller.uid != caller.euid:
+        if caller.is_sudo and conf not in USUAL_CONFS:
+            return Unreadable(
+                "SLURM_CONF is set and not used: under sudo it must name slurm.conf in a usual place "
+                "(such as /etc/slurm/slurm.conf); unset it or run this as root without sudo.",
+            )
+        if not is_safe(conf):
+            return Unreadable(
+                "SLURM_CONF is set and not used: the file and every directory above it must belong to root and be "
+                "writable by root alone; unset it or put that right.",
+            )
+    return {**environment, "SLURM_CONF": conf}
+
+
+def is_roots_alone(path: str) -> bool:
+    """Tell whether a file and all above it belong to root, and nobody else can change them; no link is followed."""
+    file = Path(path)
+    if not file.is_absolute() or ".." in file.parts:
+        return False
+    for place in (file, *file.parents):
+        try:
+            status = place.lstat()
+        except (OSError, ValueError):
+            return False
+        wanted = stat.S_ISREG if place is file else stat.S_ISDIR
+        if not wanted(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022:
+            return False
+    return True
+
+
+def _literal(name: str) -> str:
+    if not nodes.is_literal(name):  # decided by the callers already; the last barrier before scontrol
+        raise Refused(f"{show(name)} is not the literal name of one node; nothing was asked or changed.")
+    return name
+
+
+def _words(answer: Ended) -> str:
+    """Give what a failed call said, as one line."""
+    text = answer.stderr if answer.stderr.strip() else answer.stdout
+    return show(" ".join(text.split())) or f"exit status {answer.rc} without a word"
+
+
+def _said(answer: Ended) -> str:
+    return f" ({_words(answer)})" if (answer.stderr + answer.stdout).strip() else ""
+
+
+def _refusal(what: str, answer: Ended) -> Unreadable:
+    words = _words(answer)
+    if "Unable to contact" in words or "connect failure" in words:
+        return Unreadable(
+            f"slurmctld could not be asked ({words}); look at slurmctld on the controller (systemctl status slurmctld).",
+        )
+    return Unreadable(f"{what} failed with status {answer.rc}: {words}.")

@@ -1,0 +1,177 @@
+"""What `scontrol show nodes` says, as values: the text of Slurm 20.11 to 24.11, in its many-line or one-line form.
+
+Field names and their order are those of slurm_sprint_node_table in Slurm's src/api/node_info.c. The text carries no
+quoting: OS, Comment, Extra and Reason may hold spaces, "=", JSON and line ends. A record that can be read in two ways
+is a problem of that node, never a guess; a node that is named twice is a problem too, since a value of one node (its
+slurmd reports OS and Version) could otherwise pose as the record of another. The other nodes are not lost.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, Optional, Tuple
+
+from mpsfleet.slurm import gres as gres_room
+from mpsfleet.slurm import states
+from mpsfleet.slurm.gres import Gres
+from mpsfleet.slurm.records import RecordError, fields_of, records_of
+from mpsfleet.slurm.show import show
+from mpsfleet.slurm.states import NodeState
+
+_NULLS = frozenset({"", "(null)", "null", "none", "n/a", "n/s", "unknown"})  # as spelled by one version or another
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_BRACKET = re.compile(r"(?P<text>.*?) ?\[(?P<user>[^\[\]]+)@(?P<time>[^@\[\]]*)\]", re.DOTALL)
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+
+
+class Reason(NamedTuple):
+    """Why a node is drained or down; user and time are None where scontrol printed none, or not as an ISO time."""
+
+    text: str  # line ends as "\n"
+    user: Optional[str]
+    time: Optional[str]  # ISO, in the controller's local time
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as slurmctld sees it. Texts are as written; None where Slurm says there is none."""
+
+    name: str
+    state: NodeState
+    hostname: Optional[str] = None
+    address: Optional[str] = None
+    version: Optional[str] = None
+    os: Optional[str] = None
+    reason: Optional[Reason] = None
+    gres: Tuple[Gres, ...] = ()
+    gres_used: Optional[str] = None
+    gres_used_parsed: Optional[Tuple[Gres, ...]] = None  # None too where the text is not understood
+    partitions: Tuple[str, ...] = ()
+    comment: Optional[str] = None
+    extra: Optional[str] = None
+    boot_time: Optional[str] = None
+    slurmd_start_time: Optional[str] = None
+    next_state: Optional[str] = None
+    reservation: Optional[str] = None
+
+
+class Problem(NamedTuple):
+    """A record that could not be read; `node` is None where it has no readable name."""
+
+    node: Optional[str]
+    field: Optional[str]
+    sentence: str
+
+
+class NodeTable(NamedTuple):
+    """All nodes that could be read, in Slurm's order, and the problems of those that could not."""
+
+    nodes: Tuple[Node, ...]
+    problems: Tuple[Problem, ...]
+
+    def node(self, name: str) -> Node | None:
+        """Give the node of that literal name, None where there is none."""
+        return next((each for each in self.nodes if each.name == name), None)
+
+    def problem(self, name: str) -> Problem | None:
+        """Give the problem with that node's record, None where there is none."""
+        return next((each for each in self.problems if each.node == name), None)
+
+
+def is_literal(name: str) -> bool:
+    """Tell whether a text is one node name: no list, no range, no option, and not Slurm's word for every node."""
+    return bool(_NAME.fullmatch(name)) and name.upper() != "ALL"
+
+
+def parse(text: str) -> NodeTable:
+    """Read the answer of `scontrol [-o] show nodes` or `show node NAME`. Never raises."""
+    records, strays = records_of(text)
+    nodes: dict[str, Node] = {}
+    problems = [Problem(None, None, f"scontrol printed a line outside any node: {show(each)}") for each in strays]
+    seen: dict[str, int] = {}
+    for record in records:
+        seen[record.name] = seen.get(record.name, 0) + 1
+        try:
+            nodes[record.name] = _node(record.name, fields_of(record))
+        except RecordError as error:
+            named = record.name if is_literal(record.name) else None
+            sentence = f"the record of node {show(record.name)} is not understood: {error}"
+            problems.append(Problem(named, error.field, sentence))
+    for name in [each for each, times in seen.items() if times > 1]:
+        nodes.pop(name, None)
+        problems = [each for each in problems if each.node is None or each.node != name]
+        problems.append(Problem(name, "NodeName", f"scontrol printed node {show(name)} {seen[name]} times"))
+    return NodeTable(tuple(nodes.values()), tuple(problems))
+
+
+def _node(name: str, fields: dict[str, str]) -> Node:
+    if not is_literal(name):
+        raise RecordError("NodeName", "NodeName is not one node's name")
+    used = _value(fields, "GresUsed")
+    return Node(
+        name=name,
+        state=_state(fields),
+        hostname=_value(fields, "NodeHostName"),
+        address=_value(fields, "NodeAddr"),
+        version=_value(fields, "Version"),
+        os=_value(fields, "OS"),
+        reason=_reason(fields.get("Reason")),
+        gres=_gres(fields),
+        gres_used=used,
+        gres_used_parsed=_gres_used(used),
+        partitions=tuple(each for each in (_value(fields, "Partitions") or "").split(",") if each),
+        comment=_value(fields, "Comment"),
+        extra=_value(fields, "Extra"),
+        boot_time=_time(fields, "BootTime"),
+        slurmd_start_time=_time(fields, "SlurmdStartTime"),
+        next_state=_value(fields, "NextState"),
+        reservation=_value(fields, "ReservationName"),
+    )
+
+
+def _value(fields: dict[str, str], key: str) -> str | None:
+    value = fields.get(key, "").strip(" ")
+    return None if value.lower() in _NULLS else value
+
+
+def _time(fields: dict[str, str], key: str) -> str | None:
+    value = _value(fields, key)
+    return value if value is not None and _TIME.fullmatch(value) else None
+
+
+def _state(fields: dict[str, str]) -> NodeState:
+    word = fields.get("State", "").strip(" ")
+    if not word:
+        raise RecordError("State", "it has no State")
+    try:
+        return states.parse(word)
+    except ValueError as error:
+        raise RecordError("State", f"State: {show(error)}") from error
+
+
+def _gres(fields: dict[str, str]) -> tuple[Gres, ...]:
+    text = _value(fields, "Gres")
+    try:
+        return () if text is None else gres_room.parse(text)
+    except gres_room.GresError as error:
+        raise RecordError("Gres", f"Gres: {show(error)}") from error
+
+
+def _gres_used(text: str | None) -> tuple[Gres, ...] | None:
+    try:  # read for information alone, so a form not known costs this value and not the node
+        return None if text is None else gres_room.parse(text)
+    except gres_room.GresError:
+        return None
+
+
+def _reason(value: str | None) -> Reason | None:
+    """Split `text [user@time]`; scontrol puts the bracket after the first line of a reason of several lines."""
+    if value is None or value.strip(" ").lower() in _NULLS:
+        return None
+    first, newline, rest = value.partition("\n")
+    match = _BRACKET.fullmatch(first.rstrip(" "))
+    if match is None:
+        return Reason(value, None, None)
+    time = match.group("time")
+    return Reason(match.group("text") + newline + rest, match.group("user"), time if _TIME.fullmatch(time) else None)
