@@ -110,10 +110,12 @@ def _wanted_pips() -> list[str]:
 def surroundings() -> dict[str, str]:
     """Return the environment of the Ansible tools: nothing of a person's own configuration."""
     HOME.mkdir(parents=True, exist_ok=True)
+    configuration = HOME / "ansible.cfg"  # empty, and in the place of those in /etc and in the working directory
+    configuration.touch()
     return {
         "HOME": str(HOME),
         "ANSIBLE_HOME": str(HOME / ".ansible"),
-        "ANSIBLE_CONFIG": "/dev/null",
+        "ANSIBLE_CONFIG": str(configuration),
         "ANSIBLE_COLLECTIONS_PATH": str(INSTALLED),
         "ANSIBLE_NOCOLOR": "1",
     }

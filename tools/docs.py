@@ -13,9 +13,9 @@ PAGE = REPOSITORY / "docs" / "finding-codes.md"
 HEAD = f"""\
 # Finding codes
 
-Written by `./dev docs` from `src/mpsfleet/codes.py`. `mpsfleet explain CODE` says the same at a prompt, and takes a drain
-reason as `sinfo -R` shows it, too. A drain reason reads `mpsfleet: CODE` or `mpsfleet: CODE gpuN`; `mpsfleet: {RESET}`
-is a planned reset.
+Written by `./dev docs` from `src/mpsfleet/codes.py`. At a prompt, `mpsfleet explain CODE` says the same; it also takes
+a drain reason as `sinfo -R` shows it. A drain reason reads `mpsfleet: CODE` or `mpsfleet: CODE gpuN`;
+`mpsfleet: {RESET}` is a planned reset.
 
 Severity: *critical*: jobs fail, or the node is unsafe; *unknown*: could not be asked, which is never taken for healthy
 or for broken; *warn*: jobs run. Cause: *node*, *user* (what a user does), or *either*. Only a critical finding that the

@@ -6,6 +6,8 @@ skipped and why.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_TESTS = 5  # pytest's exit code when nothing was collected
 INTERRUPTED = 130
+NOT_ROOT = Outcome(SKIPPED, "the lab starts machines, which takes root: `sudo ./dev test --lab`")
 
 
 class Step(NamedTuple):
@@ -89,7 +92,7 @@ def pytest(selected: str, words: Sequence[str] = (), environment: Mapping[str, s
 def lab_tests() -> Outcome:
     """Run the tests that need the lab: as root they must run, otherwise they are said to be left out."""
     if os.geteuid() != 0:
-        return Outcome(SKIPPED, "the lab starts machines, which takes root: `sudo ./dev test --lab`")
+        return NOT_ROOT
     return pytest("lab", environment={"MPSFLEET_REQUIRE_LAB": "1"})
 
 
@@ -98,9 +101,13 @@ def demo(words: Sequence[str]) -> int:
     if os.geteuid() != 0:
         sys.stderr.write("dev: the demo starts machines on this one, which takes root: `sudo ./dev demo`.\n")
         return 77
+    print("Building the program and the collection.", flush=True)
     for step in (PYZ, COLLECTION):
-        outcome = step.act()
+        heard = io.StringIO()
+        with contextlib.redirect_stdout(heard):  # of interest only where it fails
+            outcome = step.act()
         if outcome.status != PASSED:
+            sys.stderr.write(f"{heard.getvalue()}dev: {step.title}: {outcome.status}{outcome.why}.\n")
             return outcome.exit_code or 1
     return passed_on("tools/demo.py", words)
 
@@ -123,12 +130,13 @@ COLLECTION = Step("collection", collection.build)
 ANSIBLE_LINT = Step("ansible-lint", collection.lint)
 SANITY = Step("ansible-test sanity", collection.sanity)
 UNITS = Step("ansible-test units", collection.units)
+DEMO = Step("demo", lambda: run([sys.executable, "tools/demo.py"]) if os.geteuid() == 0 else NOT_ROOT)
 LAB_TESTS = Step("lab tests", lab_tests)
 
 LINT = (RUFF, FORMAT, MYPY, DOCS, ANSIBLE_LINT)
 FAST = (RUFF, FORMAT, MYPY, DOCS, PYZ, FAST_TESTS)
-LAB = (PYZ, COLLECTION, LAB_TESTS)
-ALL = (*FAST, COLLECTION, ANSIBLE_LINT, SANITY, UNITS, LAB_TESTS)
+LAB = (PYZ, COLLECTION, DEMO, LAB_TESTS)
+ALL = (*FAST, COLLECTION, ANSIBLE_LINT, SANITY, UNITS, DEMO, LAB_TESTS)
 
 if __name__ == "__main__":
     try:

@@ -1,1 +1,1 @@
-"""A real Slurm cluster on one Debian machine: every node is a systemd-nspawn machine with its own init, sshd and slurmd."""
+"""A real Slurm cluster on one Debian machine: each node is a systemd-nspawn machine with its own init and slurmd."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from clusterlab.commands import Completed, must, run
+from clusterlab.commands import Completed, explained, run, stdout_of
 from clusterlab.control_groups import groups_for_entering
 from clusterlab.errors import LabError
 from clusterlab.machine import JOIN_AND_BECOME, init_of
 from clusterlab.naming import CONTROLLER
 from clusterlab.processes import ProcessId, is_alive
-from clusterlab.record import Record, read_record
 from clusterlab.recipe import USERS
+from clusterlab.record import Record, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def enter_argv(init: ProcessId, argv: Sequence[str], user: str = "root") -> tupl
     )
 
 
-def run_in_node(
+def run_in_node(  # noqa: PLR0913 - where, what and how: each is a thing of its own
     lab: Lab, node: str, argv: Sequence[str], *, user: str = "root", timeout_s: float = 60.0, stdin: str = ""
 ) -> Completed:
     """Run argv in a node (no shell) and return its exit status and streams.
@@ -93,12 +93,13 @@ def run_in_node(
     return run(enter_argv(init_process(lab, node), argv, user), timeout_s=timeout_s, stdin=stdin)
 
 
-def must_in_node(
+def must_in_node(  # noqa: PLR0913 - as run_in_node
     lab: Lab, node: str, argv: Sequence[str], what: str, *, user: str = "root", timeout_s: float = 60.0, stdin: str = ""
 ) -> str:
-    """Run argv in a node and return its stdout; LabError if it fails."""
-    command = enter_argv(init_process(lab, node), argv, user)
-    return must(command, f"{what} on {node}", timeout_s=timeout_s, stdin=stdin)
+    """Run argv in a node and return its stdout; LabError if it fails or takes longer than timeout_s."""
+    with explained(argv[0], f"{what} on {node}"):
+        done = run_in_node(lab, node, argv, user=user, timeout_s=timeout_s, stdin=stdin)
+        return stdout_of(done, f"{what} on {node}")
 
 
 def inventory_path(lab: Lab) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clusterlab import recipe
 from clusterlab.commands import must
@@ -13,6 +13,9 @@ from clusterlab.errors import LabError
 from clusterlab.mirror import KEYRING, debian_mirror, proxy_environment
 from clusterlab.naming import CACHE
 from clusterlab.terminal import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BUILD_TIMEOUT_S = 580.0
 
@@ -73,31 +76,34 @@ def _configure(tree: Path) -> None:
             f"adding user {name}",
             timeout_s=30,
         )
-    units = tree / "etc/systemd/system"
-    for unit in recipe.DISABLED_UNITS:
-        for link in units.glob(f"*.wants/{unit}"):
-            link.unlink()
-    for unit in recipe.MASKED_UNITS:
-        _link(units / unit, "/dev/null")
     for file in recipe.FILES:
         path = tree / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
-    for unit in recipe.ENABLED_UNITS:
-        _link(units / "multi-user.target.wants" / unit, f"/etc/systemd/system/{unit}")
-    for folder, owner, mode in recipe.FOLDERS:
-        path = tree / folder
+    for place, owner, mode in recipe.FOLDERS:
+        path = tree / place
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, *user_ids(tree, owner))
         path.chmod(mode)
+    _choose_units(tree / "etc/systemd/system")
     # A node's identity is its own: machine-id, host keys and the munge key come from the lab's layer.
-    for pattern in ("etc/machine-id", "etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key"):
+    for pattern in recipe.REMOVED:
         for path in tree.glob(pattern):
-            path.unlink()
-    for folder in ("var/cache/apt/archives", "var/lib/apt/lists"):
-        for path in (tree / folder).iterdir():
             if path.is_file():
                 path.unlink()
+
+
+def _choose_units(units: Path) -> None:
+    """Disable, mask and enable the recipe's units below etc/systemd/system."""
+    for folder in units.glob("*.wants"):
+        # Not by a pattern with the unit's name: pathlib skips the links, which dangle outside the tree.
+        for link in folder.iterdir():
+            if link.name in recipe.DISABLED_UNITS:
+                link.unlink()
+    for unit in recipe.MASKED_UNITS:
+        _link(units / unit, "/dev/null")
+    for unit in recipe.ENABLED_UNITS:
+        _link(units / "multi-user.target.wants" / unit, f"/etc/systemd/system/{unit}")
 
 
 def _link(path: Path, target: str) -> None:

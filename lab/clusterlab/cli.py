@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn, Optional
+from typing import TYPE_CHECKING, NoReturn
 
 from clusterlab.errors import LabError
 from clusterlab.naming import current
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 130
 
 
-def _interrupt(number: int, frame: Optional[FrameType]) -> NoReturn:
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """Turn a request to end into the exception that Ctrl-C raises, so that `up` cleans up after itself."""
     raise KeyboardInterrupt
 
@@ -44,7 +44,7 @@ def _up(options: argparse.Namespace) -> int:
     return 0
 
 
-def _down(options: argparse.Namespace) -> int:
+def _down(_options: argparse.Namespace) -> int:
     from clusterlab.teardown import down
 
     down(current())
@@ -56,7 +56,7 @@ def _exec(options: argparse.Namespace) -> int:
 
     init = init_process(current(), options.node)
     argv = enter_argv(init, options.argv or ["/bin/bash"], options.user)
-    os.execv(argv[0], argv)
+    os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted: the exit status is the command's own
 
 
 def _inventory(options: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def _inventory(options: argparse.Namespace) -> int:
     return 0
 
 
-def _status(options: argparse.Namespace) -> int:
+def _status(_options: argparse.Namespace) -> int:
     from clusterlab.status import status_lines
 
     lines, is_well = status_lines(current())
@@ -90,7 +90,7 @@ def _mend(options: argparse.Namespace) -> int:
     return 0
 
 
-def _faults(options: argparse.Namespace) -> int:
+def _faults(_options: argparse.Namespace) -> int:
     from clusterlab.faults import FAULTS
 
     width = max(len(fault.name) for fault in FAULTS)

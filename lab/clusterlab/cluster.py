@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple
 
 from clusterlab import layers
 from clusterlab.access import inventory_path, inventory_text, run_in_node, ssh_config_text
@@ -140,7 +140,7 @@ def _wait_ready(lab: Lab, record: Record, *, deadline: float) -> Record:
     return record
 
 
-def _wait(missing: Callable[[], Optional[str]], what: str, deadline: float) -> None:
+def _wait(missing: Callable[[], str | None], what: str, deadline: float) -> None:
     while True:
         lacking = missing()
         if lacking is None:
@@ -150,7 +150,7 @@ def _wait(missing: Callable[[], Optional[str]], what: str, deadline: float) -> N
         time.sleep(0.1)
 
 
-def _first_without_init(lab: Lab, record: Record) -> Optional[str]:
+def _first_without_init(lab: Lab, record: Record) -> str | None:
     for machine in record.machines:
         if not is_alive(machine.nspawn):
             raise LabError(f"{machine.node} ended while booting: {console_tail(lab, machine.node) or 'no output'}")
@@ -159,7 +159,7 @@ def _first_without_init(lab: Lab, record: Record) -> Optional[str]:
     return None
 
 
-def _first_not_idle(lab: Lab, record: Record) -> Optional[str]:
+def _first_not_idle(lab: Lab, record: Record) -> str | None:
     """Return what Slurm says of the nodes, None when all are idle."""
     try:
         done = run_in_node(lab, CONTROLLER, ("sinfo", "--noheader", "--format=%t %D"), timeout_s=10)
@@ -174,7 +174,7 @@ def _first_not_idle(lab: Lab, record: Record) -> Optional[str]:
     return ", ".join(line for line in states if line) or done.stderr.strip() or "no answer"
 
 
-def _first_without_ssh(lab: Lab, record: Record) -> Optional[str]:
+def _first_without_ssh(lab: Lab, record: Record) -> str | None:
     for node in (CONTROLLER, *record.nodes):
         try:
             with socket.create_connection((lab.address(node), 22), timeout=2) as connection:

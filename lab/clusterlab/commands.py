@@ -1,4 +1,4 @@
-"""Commands: a program is run with an argument list and a time limit; stdout and stderr stay apart, the exit status is data."""
+"""Commands: a program runs with an argument list and a time limit; both streams stay apart, the status is data."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from clusterlab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 Completed = subprocess.CompletedProcess[str]
+
+
+def search_path() -> str:
+    """Return PATH with the system's sbin folders: `su` and some sudo set-ups leave them out, and `ip` lives there."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*folders, "/usr/sbin", "/usr/bin", "/sbin", "/bin")))
 
 
 def run(
@@ -21,8 +27,8 @@ def run(
     *,
     timeout_s: float,
     stdin: str = "",
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[str] = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
 ) -> Completed:
     """Run argv and return its exit status and both streams.
 
@@ -37,7 +43,7 @@ def run(
         stderr=subprocess.PIPE,
         text=True,
         errors="backslashreplace",
-        env=None if env is None else dict(env),
+        env={**(os.environ if env is None else env), "PATH": search_path()},
         cwd=cwd,
         start_new_session=True,
     ) as process:
@@ -56,21 +62,31 @@ def must(
     what: str,
     *,
     timeout_s: float,
-    stdin: str = "",
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[str] = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
 ) -> str:
     """Run argv and return its stdout; `what` says in a few words what was tried.
 
     Raises LabError with the last line of the answer if it fails or takes longer than timeout_s.
     """
+    with explained(argv[0], what):
+        return stdout_of(run(argv, timeout_s=timeout_s, env=env, cwd=cwd), what)
+
+
+@contextlib.contextmanager
+def explained(program: str, what: str) -> Iterator[None]:
+    """Translate a time-out or a program that cannot be started to a LabError that says what was tried."""
     try:
-        done = run(argv, timeout_s=timeout_s, stdin=stdin, env=env, cwd=cwd)
-    except subprocess.TimeoutExpired:
-        raise LabError(f"{what}: no answer from {argv[0]} within {timeout_s:g} s") from None
+        yield
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{what}: no answer from {program} within {error.timeout:g} s") from None
     except OSError as error:
-        raise LabError(f"{what}: {argv[0]}: {error.strerror}") from error
+        raise LabError(f"{what}: {program}: {error.strerror}") from error
+
+
+def stdout_of(done: Completed, what: str) -> str:
+    """Return the stdout of a command that succeeded; LabError with the last line of its answer if it did not."""
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
-        raise LabError(f"{what}: {os.path.basename(argv[0])} ended with {done.returncode}: {lines[-1]}")
+        raise LabError(f"{what}: exit status {done.returncode}: {lines[-1]}")
     return done.stdout

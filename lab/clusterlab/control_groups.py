@@ -44,7 +44,9 @@ def make_node_groups(lab: Lab, node: str) -> tuple[Path, ...]:
         group.mkdir(parents=True, exist_ok=True)
         files.append(group / "cgroup.procs")
     if not files:
-        raise LabError("this host has neither systemd's cgroup v1 hierarchy nor cgroup v2, and systemd-nspawn needs one")
+        raise LabError(
+            "this host has neither systemd's cgroup v1 hierarchy nor cgroup v2, and systemd-nspawn needs one"
+        )
     return tuple(files)
 
 
@@ -61,10 +63,10 @@ def groups_for_entering(init_pid: int) -> tuple[Path, ...]:
     files = []
     for hierarchy in hierarchies():
         is_v1 = not (hierarchy / "cgroup.controllers").exists()
-        path = paths.get("name=systemd" if is_v1 else "")
-        if path is None:
+        name = "name=systemd" if is_v1 else ""
+        if name not in paths:
             continue
-        group = hierarchy / path.lstrip("/")
+        group = hierarchy / paths[name].lstrip("/")
         if group.name == "init.scope":
             group = group.parent
         group /= "lab-exec"

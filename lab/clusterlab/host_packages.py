@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from clusterlab.commands import must, run
+from clusterlab.commands import must, run, search_path
 from clusterlab.errors import LabError, LabUnavailableError
 from clusterlab.mirror import KEYRING
 from clusterlab.terminal import say
@@ -28,7 +28,7 @@ def missing_packages() -> tuple[str, ...]:
     """Return the Debian packages whose program or file is not on this host."""
     absent = []
     for thing, package in NEEDED:
-        there = Path(thing).exists() if thing.startswith("/") else shutil.which(thing) is not None
+        there = Path(thing).exists() if thing.startswith("/") else shutil.which(thing, path=search_path()) is not None
         if not there and package not in absent:
             absent.append(package)
     return tuple(absent)
@@ -44,7 +44,7 @@ def ensure_host_packages() -> None:
     absent = missing_packages()
     if not absent:
         return
-    if shutil.which("apt-get") is None:
+    if shutil.which("apt-get", path=search_path()) is None:
         raise LabUnavailableError(f"this host has no apt-get and lacks {', '.join(absent)}")
     say(f"installing host packages: {' '.join(absent)}")
     environment = {**os.environ, **APT_ENVIRONMENT}

@@ -1,4 +1,4 @@
-"""Layers of a node's root file system: the lab's files over the MPS package over the base tree, the node's own on top."""
+"""Layers of a node's root: the base tree, the MPS package, the lab's files, and the node's own on top."""
 
 from __future__ import annotations
 

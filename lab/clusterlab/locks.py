@@ -1,4 +1,4 @@
-"""Locks: one `up` or `down` of a lab at a time, one builder of the cache at a time; the kernel drops a dead holder's."""
+"""Locks: one `up` or `down` of a lab and one builder of the cache at a time; the kernel drops a dead holder's."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
-from clusterlab.commands import must, run
+from clusterlab.commands import must, run, search_path
 from clusterlab.control_groups import is_host_unified, make_node_groups
 from clusterlab.errors import LabError
 from clusterlab.naming import CONTROLLER
@@ -78,7 +77,7 @@ def boot(lab: Lab, node: str, suite: Suite, gpus: int) -> ProcessId:
             stdout=console,
             stderr=subprocess.STDOUT,
             env={
-                "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+                "PATH": search_path(),
                 "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1" if is_unified else "0",
             },
             start_new_session=True,
@@ -91,8 +90,8 @@ def boot(lab: Lab, node: str, suite: Suite, gpus: int) -> ProcessId:
     return nspawn
 
 
-def init_of(nspawn: ProcessId) -> Optional[ProcessId]:
-    """Return the node's own init, a child of systemd-nspawn with pid 1 in its own namespace; None before it is there."""
+def init_of(nspawn: ProcessId) -> ProcessId | None:
+    """Return the node's own init, a child of systemd-nspawn and pid 1 in its namespace; None before there is one."""
     for pid in children(nspawn.pid):
         inner = namespace_pids(pid)
         if len(inner) > 1 and inner[-1] == 1:

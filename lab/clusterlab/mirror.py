@@ -30,7 +30,8 @@ def debian_mirror() -> str:
         if fields[1:] == ["Debian", "Debian", "main"] and fields[0].startswith(("http:", "https:", "file:")):
             return fields[0]
     raise LabUnavailableError(
-        f"apt's sources name no Debian archive (or its lists are missing: apt-get update); {MIRROR_VARIABLE} can name one"
+        "apt's sources name no Debian archive, or its lists are missing (apt-get update); "
+        f"{MIRROR_VARIABLE} can name one"
     )
 
 

@@ -1,18 +1,20 @@
-"""NVIDIA's own MPS package: fetched by apt from Debian's non-free component into the cache, never part of this repository."""
+"""NVIDIA's own MPS package: apt fetches it from Debian's non-free component into the cache; it is not ours to ship."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple
 
 from clusterlab.commands import must
 from clusterlab.errors import LabError, LabUnavailableError
 from clusterlab.mirror import KEYRING, debian_mirror
 from clusterlab.naming import CACHE
 from clusterlab.terminal import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PACKAGE = "nvidia-cuda-mps"
 STAMP = "stamp.json"
@@ -34,7 +36,7 @@ class MpsPackage(NamedTuple):
         return self.version.rsplit("-", 1)[0]
 
 
-def cached_mps_package(suite: str) -> Optional[MpsPackage]:
+def cached_mps_package(suite: str) -> MpsPackage | None:
     """Return the suite's unpacked package, None if it was not fetched yet."""
     folder = CACHE / suite / "mps"
     if not (folder / STAMP).is_file():
@@ -82,12 +84,13 @@ def ensure_mps_package(suite: str) -> MpsPackage:
 
 
 def _download(suite: str, folder: Path) -> Path:
-    """Fetch the .deb with apt, which checks its signature, from lists of our own: the host's sources stay as they are."""
+    """Fetch the .deb with apt, which checks its signature, from lists of our own: the host's stay as they are."""
     for part in ("lists/partial", "cache/archives/partial", "file"):
         (folder / part).mkdir(parents=True)
     source = folder / "mps.sources"
     source.write_text(
-        f"Types: deb\nURIs: {debian_mirror()}\nSuites: {suite}\nComponents: main contrib non-free\nSigned-By: {KEYRING}\n",
+        f"Types: deb\nURIs: {debian_mirror()}\nSuites: {suite}\n"
+        f"Components: main contrib non-free\nSigned-By: {KEYRING}\n",
         encoding="utf-8",
     )
     options = (

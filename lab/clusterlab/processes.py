@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class ProcessId(NamedTuple):
     start: int
 
 
-def _stat_fields(pid: int) -> Optional[list[str]]:
+def _stat_fields(pid: int) -> list[str] | None:
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -31,7 +31,7 @@ def _stat_fields(pid: int) -> Optional[list[str]]:
     return text[text.rindex(")") + 2 :].split()
 
 
-def identify(pid: int) -> Optional[ProcessId]:
+def identify(pid: int) -> ProcessId | None:
     """Return the identity of the process that has this pid now, None if there is none."""
     fields = _stat_fields(pid)
     return None if fields is None else ProcessId(pid, int(fields[19]))
@@ -113,6 +113,14 @@ def in_namespace_of(leader: int) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 if os.readlink(entry / "ns" / "pid") == namespace:
                     yield int(entry.name)
+
+
+def find_inside(leader: int, inside: int) -> ProcessId | None:
+    """Return the process that has the pid `inside` in the pid namespace of `leader`, None if there is none."""
+    for pid in in_namespace_of(leader):
+        if namespace_pids(pid)[-1:] == (inside,):
+            return identify(pid)
+    return None
 
 
 def command_line(pid: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from clusterlab.processes import ProcessId, boot_id
 
@@ -24,7 +24,7 @@ class Machine:
 
     node: str
     nspawn: ProcessId
-    init: Optional[ProcessId] = None
+    init: ProcessId | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Record:
     settings: tuple[tuple[str, str], ...] = field(default=())
     """Kernel settings that were changed: name and the value before."""
 
-    def machine(self, node: str) -> Optional[Machine]:
+    def machine(self, node: str) -> Machine | None:
         """Return the processes of that node, None if it was not started."""
         for machine in self.machines:
             if machine.node == node:
@@ -82,7 +82,7 @@ def write_record(lab: Lab, record: Record) -> None:
     write_atomically(lab.state / RECORD, json.dumps(content, indent=1) + "\n")
 
 
-def read_record(lab: Lab) -> Optional[Record]:
+def read_record(lab: Lab) -> Record | None:
     """Return the lab's record; None if there is none, or one of another boot or another version of this program."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads((lab.state / RECORD).read_text(encoding="utf-8"))

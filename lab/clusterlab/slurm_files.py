@@ -64,9 +64,7 @@ PartitionName={PARTITION} Nodes={names} Default=YES MaxTime=INFINITE State=UP
 def gres_conf(gpus: int) -> str:
     """Return gres.conf: each GPU whole, and in shares; Slurm hands out the shares of one GPU per node at a time."""
     lines = [f"Name=gpu Type={GPU_TYPE} File=/dev/nvidia{index}" for index in range(gpus)]
-    lines += [
-        f"Name=mps Type={GPU_TYPE} Count={MPS_SHARES_PER_GPU} File=/dev/nvidia{index}" for index in range(gpus)
-    ]
+    lines += [f"Name=mps Type={GPU_TYPE} Count={MPS_SHARES_PER_GPU} File=/dev/nvidia{index}" for index in range(gpus)]
     return "\n".join(lines) + "\n"
 
 

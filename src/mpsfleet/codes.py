@@ -205,6 +205,21 @@ CODES: tuple[Code, ...] = (
     ),
 )
 
+# What a reset of MPS cannot mend: it would only keep a person from the real cause.
+BEYOND_RESET: frozenset[str] = frozenset(
+    {
+        "mps-package-missing",
+        "gpu-lost",
+        "gpu-requires-reset",
+        "gpu-missing",
+        "gpu-error",
+        "driver-mismatch",
+        "driver-not-loaded",
+        "nvidia-smi-wedged",
+        "nvidia-smi-slow",
+    }
+)
+
 BY_NAME: dict[str, Code] = {each.code: each for each in CODES}
 
 RESET = "reset"  # the word of a planned reset's drain; not a finding

@@ -11,6 +11,7 @@ import sys
 
 TYPE_CHECKING = False  # typing itself costs 10 ms to import
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType
     from zipfile import ZipFile
 
@@ -123,7 +124,11 @@ def _marshalled(code: CodeType) -> bytes:
     """Return the code's bytes, which must not depend on the hash seed or on what else this process did."""
     import marshal
 
-    if _holds_frozenset(code):
+    constants = tuple(_constants(code))
+    for each in constants:
+        if isinstance(each, str) and len(each) <= 1:
+            sys.intern(each)  # one object for the whole process, and marked as interned by whoever came first
+    if any(isinstance(each, frozenset) for each in constants):  # references into a set follow its order
         try:
             return marshal.dumps(code, _WITHOUT_REFERENCES)
         except ValueError:  # a constant slice, which this format lacks (Python 3.14)
@@ -132,9 +137,9 @@ def _marshalled(code: CodeType) -> bytes:
     return marshal.dumps(marshal.loads(marshal.dumps(code)))  # noqa: S302  our own bytes of a moment ago
 
 
-def _holds_frozenset(code: CodeType) -> bool:
-    """Return whether `in {...}` stands somewhere: references into a set follow its order, and so the hash seed."""
-    kind = type(code)
-    return any(
-        isinstance(each, frozenset) or (isinstance(each, kind) and _holds_frozenset(each)) for each in code.co_consts
-    )
+def _constants(value: object) -> Iterator[object]:
+    """Yield a constant and all that lie in it; a code object holds its own."""
+    yield value
+    inner = value if isinstance(value, (tuple, frozenset)) else getattr(value, "co_consts", ())
+    for each in inner:
+        yield from _constants(each)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import pwd
 import sys
 from typing import TYPE_CHECKING, Callable
 
@@ -14,13 +14,14 @@ from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import children
 from mpsfleet.node.host import files as disk
 from mpsfleet.node.judge.limits import is_as_wanted
-from mpsfleet.node.model import Change
 from mpsfleet.node.plan import Kind
+from mpsfleet.node.probe import PROBE_USER, probe_user
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
+    from mpsfleet.node.model import Change
     from mpsfleet.node.plan import Action
 
 _START_S = 60.0
@@ -37,7 +38,7 @@ def installed(host: Host, desired: Desired, text: str, program_path: str) -> pla
         contents,
         _is_installed(host, program_path),
         disk.link_target(host.path(files.PROGRAM_LINK)),
-        _has_user(),
+        _has_user(host),
         units.state(host),
     )
 
@@ -49,12 +50,9 @@ def _content(host: Host, path: str) -> bytes | None:
         raise MpsfleetError(f"{path} cannot be read: {error.strerror}; remove it if it is not yours") from None
 
 
-def _has_user() -> bool:
-    try:
-        pwd.getpwnam("mpsfleet")
-    except KeyError:
-        return False
-    return True
+def _has_user(host: Host) -> bool:
+    user = probe_user(host)
+    return user is not None and user[2] == PROBE_USER
 
 
 def source() -> tuple[bytes, str]:
@@ -63,7 +61,7 @@ def source() -> tuple[bytes, str]:
     if archive is None or digest is None:
         message = "this program runs from plain files; deploy with the zipapp (mpsfleet.pyz), which installs itself"
         raise MpsfleetError(message)
-    return disk.read(archive, 64 << 20), digest
+    return disk.read(os.path.realpath(archive), 64 << 20), digest  # the installed name is a link of ours
 
 
 def interpreter() -> str:
@@ -94,8 +92,9 @@ def run(host: Host, desired: Desired, actions: tuple[Action, ...]) -> tuple[Chan
     for each in actions:
         try:
             done += _DO[each.kind](host, desired, each)
-        except OSError as error:
-            raise NotInEffect(f"could not {each.kind.value} ({each.change.what}): {error.strerror or error}") from None
+        except OSError as error:  # a dozen turns, each with a system call
+            message = f"could not {each.kind.value} ({each.change.what}): {error.strerror or error}"
+            raise NotInEffect(message) from None
     return tuple(done)
 
 
@@ -146,7 +145,7 @@ def _enable(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]
 
 def start(host: Host, desired: Desired) -> None:
     """Start the unit and wait until its daemon answers. NotInEffect otherwise."""
-    if units.state(host).active == "failed":  # a start limit that was reached counts on otherwise
+    with contextlib.suppress(NotInEffect):  # it clears the start limit; a unit never started yet has none
         units.tell(host, "reset-failed", files.UNIT, limit_s=_QUICK_S)
     units.tell(host, "start", files.UNIT, limit_s=_START_S)
     problem = daemon.settle(host, desired)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.node import config
 from mpsfleet.node.host import Host
 from mpsfleet.node.judge import judge, misconfigured
-from mpsfleet.node.model import Report
 from mpsfleet.node.probe import probe, short_name
+
+if TYPE_CHECKING:
+    from mpsfleet.node.model import Report
 
 USAGE = "usage: mpsfleet node audit [--json] [--config -]    (- reads a node.toml from standard input)"
 
@@ -22,13 +25,13 @@ def main(argv: list[str]) -> int:
     require_root(host, "node audit")
     result = audit(host, text)
     if as_json:
-        from mpsfleet.node.render import json as render  # noqa: PLC0415  # only what is printed is loaded
+        from mpsfleet.node.render import json as render  # only what is printed is loaded
 
-        print(render.report(result))
+        write_line(render.report(result))
     else:
-        from mpsfleet.node.render import text as render_text  # noqa: PLC0415
+        from mpsfleet.node.render import text as render_text
 
-        print(render_text.report(result))
+        write_line(render_text.report(result))
     return VERDICT_EXIT[result.verdict]
 
 
@@ -59,6 +62,11 @@ def settle_process() -> None:
                 continue
 
 
+def write_line(text: str) -> None:
+    """Write a line to standard output."""
+    sys.stdout.write(f"{text}\n")
+
+
 def _words(argv: list[str]) -> tuple[bool, str | None]:
     as_json, text = False, None
     words = iter(argv)
@@ -68,7 +76,7 @@ def _words(argv: list[str]) -> tuple[bool, str | None]:
         elif word == "--config":
             text = read_config(next(words, ""))
         elif word in ("-h", "--help"):
-            print(USAGE)
+            write_line(USAGE)
             raise SystemExit(0)
         else:
             raise UsageError(f"node audit does not know {word}; {USAGE}")

@@ -64,7 +64,7 @@ def settle(host: Host, desired: Desired) -> str | None:
             if fd >= 0:
                 os.close(fd)
         if time.monotonic() >= end:
-            return f"the control daemon of {desired.pipe_directory} does not answer {_SETTLE_S:g} s after its start: {problem}"
+            return f"the control daemon does not answer {_SETTLE_S:g} s after its start: {problem}"
         processes.sleep(_PAUSE_S)
 
 
@@ -104,7 +104,7 @@ def command(host: Host, desired: Desired, words: str, limit_s: float) -> childre
 def hears_root(host: Host, pipe: Directory, fd: int, among: tuple[Daemon, ...]) -> Daemon | None:
     """Return the daemon that a command of root's through the pinned directory would reach, if it is one of `among`.
 
-    The listener of both sockets must be the holder of the directory's control_lock; otherwise nobody is to be spoken to.
+    The listener of both sockets must be the holder of the directory's control_lock; else nobody is spoken to.
     """
     owner = serving(pipe, among) if fd >= 0 else None
     if owner is None:
@@ -116,7 +116,7 @@ def hears_root(host: Host, pipe: Directory, fd: int, among: tuple[Daemon, ...]) 
 def refuses_user(host: Host, desired: Desired) -> str | None:
     """Ask the daemon with NVIDIA's own program as an ordinary user, as a job would; return what went wrong, or None."""
     setpriv = next((each for each in _SETPRIV if os.access(host.path(each), os.X_OK)), None)
-    user = probe_user()
+    user = probe_user(host)
     if setpriv is None or user is None or os.geteuid() != 0:
         return None  # the audit's own look as a user has to do
     uid, gid, name = user

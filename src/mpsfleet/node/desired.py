@@ -6,6 +6,7 @@ keyed by its device, inode, size and modification time.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 CONFIG = "/etc/mpsfleet/node.toml"
@@ -68,10 +69,10 @@ _WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # named to be 
 
 def parse(text: str) -> tuple[Desired, tuple[Mistake, ...]]:
     """Read the text of a node.toml; with any mistake the value is not to be used."""
-    try:
-        import tomllib as toml  # noqa: PLC0415  # 10 ms, only when the file changed
-    except ModuleNotFoundError:  # Python before 3.11: the pure-Python library bundled with the program
-        import tomli as toml  # type: ignore[no-redef]  # noqa: PLC0415
+    if sys.version_info >= (3, 11):
+        import tomllib as toml  # 10 ms, only when the file changed
+    else:
+        import tomli as toml  # the pure-Python library bundled with the program
     try:
         document = toml.loads(text)
     except toml.TOMLDecodeError as error:
@@ -99,7 +100,9 @@ class _Reading:
                 self.value(values, "", name, content)
             else:
                 known = [each for each in _KEYS if each] + list(_KEYS[""]) + ["schema"]
-                self.wrong("", name, f"unknown {'table' if isinstance(content, dict) else 'key'} {_quoted(name)}", known)
+                self.wrong(
+                    "", name, f"unknown {'table' if isinstance(content, dict) else 'key'} {_quoted(name)}", known
+                )
         desired = Desired(**values)
         self.together(desired)
         return desired, tuple(self.mistakes)
@@ -134,14 +137,16 @@ class _Reading:
             if path in ("/", "/run", "/var", "/etc", "/usr", "/var/log", "/root", "/home", *_WORLD_WRITABLE):
                 self.wrong("mps", key, f"[mps] {key} must be a directory of its own, not {path}", [])
         if desired.log_directory.startswith(tuple(f"{each}/" for each in _WORLD_WRITABLE)):
-            sentence = f"[mps] log_directory must lie below a directory only root can write, not {desired.log_directory}"
+            sentence = (
+                f"[mps] log_directory must lie below a directory only root can write, not {desired.log_directory}"
+            )
             self.wrong("mps", "log_directory", sentence, [])
         if desired.pipe_directory == desired.log_directory:
             self.wrong("mps", "log_directory", "[mps] log_directory must differ from pipe_directory", [])
 
     def wrong(self, table: str, key: str, sentence: str, known: list[str]) -> None:
         if known:
-            from difflib import get_close_matches  # noqa: PLC0415  # only for a mistake
+            from difflib import get_close_matches  # only for a mistake
 
             near = get_close_matches(key, known, 1)
             sentence += f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
@@ -206,7 +211,7 @@ def _seconds(value: object) -> tuple[object, str]:
 
 def _mode(value: object) -> tuple[object, str]:
     if value == "slurm":
-        return None, "must be \"resident\" (\"slurm\", daemons around each job, is not built yet)"
+        return None, 'must be "resident" ("slurm", daemons around each job, is not built yet)'
     return (value, "") if value == "resident" else (None, 'must be "resident"')
 
 

@@ -1,7 +1,7 @@
 """Is the node free for a step that would end jobs' MPS clients? Could not ask means no.
 
-A client seen is proof of use; no client is no proof of none (a job sits between two CUDA phases). So a node is free only
-when it is drained by us and idle, no job is recorded on it, and Slurm's own step daemons know of no process of a job.
+A client seen is proof of use; no client is no proof of none (a job sits between two CUDA phases). So a node is free
+only when it is drained by us and idle, no job is recorded on it, and Slurm's step daemons know of no process of a job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def why_not(host: Host, desired: Desired, *, any_drain: bool) -> str | None:
     scontrol = next((each for each in _PLACES if os.access(host.path(each), os.X_OK)), None)
     if scontrol is None:
         return (
-            "scontrol is not installed on this node, so whether a job runs here cannot be asked; install Slurm's client "
+            "scontrol is not installed on this node, so whether a job runs here is not known; install Slurm's client "
             "(Debian: slurm-client), or say [slurm] enabled = false in node.toml where the node is not Slurm's"
         )
     name = desired.node_name or short_name()

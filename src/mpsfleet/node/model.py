@@ -155,7 +155,7 @@ class Facts(NamedTuple):
     control: Peer
     privileged: Peer
     said: Answers | Silence
-    started_with: float | None | Unreadable  # thread percentage in the daemon's environment; None where it has none
+    started_with: float | Unreadable | None  # thread percentage in the daemon's environment; None where it has none
     user: UserView | Unreadable
     gpus: Gpus
 

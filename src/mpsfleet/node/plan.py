@@ -132,7 +132,11 @@ def _percentage(desired: Desired, facts: Facts) -> list[Action]:
         return []
     wanted = desired.active_thread_percentage
     change = Change(
-        "default thread percentage", "set", f"{said.percentage:g} → {wanted:g}", f"{said.percentage:g}\n", f"{wanted:g}\n"
+        "default thread percentage",
+        "set",
+        f"{said.percentage:g} → {wanted:g}",
+        f"{said.percentage:g}\n",
+        f"{wanted:g}\n",
     )
     return [Action(Kind.PERCENTAGE, change)]
 

@@ -8,6 +8,7 @@ Used by deploy, by the unit before each start and by reset. It never touches the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -18,7 +19,7 @@ from mpsfleet.node.host import files, locks
 from mpsfleet.node.judge.directories import MODE, SYSTEM_GIDS
 from mpsfleet.node.model import Change, Unreadable
 from mpsfleet.node.probe import procfs
-from mpsfleet.node.probe.directories import kind
+from mpsfleet.node.probe.directories import kind, look
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
@@ -29,6 +30,7 @@ _PRECREATED = ("control_lock", "nvidia-cuda-mps-control.pid")  # else the daemon
 _LOGS = ("control.log", "server.log")
 _LOG_CAP = 16 << 20  # bytes; a larger log is set aside at the next start
 _TRIES = 3
+OWN_PARENT = "/run/nvidia-mps"  # made by mpsfleet alone, so its mode is put right; no other parent's is touched
 _LOCK_WAIT_S = 20.0
 
 
@@ -40,6 +42,20 @@ def prepare(host: Host, desired: Desired) -> tuple[Change, ...]:
     with locks.held(host, "prepare", _LOCK_WAIT_S):
         changes = _take(host, desired.pipe_directory, _clean_pipe)
         return changes + _take(host, desired.log_directory, _clean_log)
+
+
+def check(host: Host, desired: Desired) -> None:
+    """Refuse now what `prepare` would refuse later, before anything is ended. Changes nothing but missing parents."""
+    for path in (desired.pipe_directory, desired.log_directory):
+        os.close(_walk(host, os.path.dirname(path)))
+    pipe, fd = look(host, desired.pipe_directory)
+    if fd >= 0:
+        os.close(fd)
+    for each in pipe.parents:
+        if not each.mode & stat.S_IXOTH:
+            raise Refused(
+                f"{each.path} has mode {each.mode:04o}: users cannot pass it; chmod it to 0755, then run again"
+            )
 
 
 def _take(host: Host, path: str, clean: _Clean) -> tuple[Change, ...]:
@@ -55,7 +71,9 @@ def _take(host: Host, path: str, clean: _Clean) -> tuple[Change, ...]:
                     return changes + clean(host, path, fd)
                 finally:
                     os.close(fd)
-        raise MpsfleetError(f"{path} could not be taken: somebody keeps replacing it; find who writes in {os.path.dirname(path)}")
+        raise MpsfleetError(
+            f"{path} could not be taken: somebody keeps replacing it; find who writes in {os.path.dirname(path)}"
+        )
     finally:
         os.close(at)
 
@@ -69,13 +87,13 @@ def _walk(host: Host, path: str) -> int:
             _trusted(host, fd, walked or "/")
             walked += "/" + part
             if files.look(fd, part) is None:
-                try:
+                with contextlib.suppress(FileExistsError):
                     files.make_directory(fd, part)
-                except FileExistsError:
-                    pass
             inner = files.open_directory(fd, part)
             os.close(fd)
             fd = inner
+            if walked == OWN_PARENT and os.fstat(fd).st_uid == host.owner_uid:
+                files.own_directory(fd, host.owner_uid, host.owner_gid, MODE)
         _trusted(host, fd, walked or "/")
     except OSError as error:
         os.close(fd)
@@ -95,7 +113,9 @@ def _trusted(host: Host, fd: int, path: str) -> None:
     if now.st_uid not in (0, host.owner_uid):
         raise Refused(f"{path} belongs to user {now.st_uid}; give it back to root, then run again")
     if (mode & stat.S_IWOTH or by_group) and not mode & stat.S_ISVTX:
-        raise Refused(f"{path} has mode {mode:04o}: others can replace what lies in it; chmod it to 0755, then run again")
+        raise Refused(
+            f"{path} has mode {mode:04o}: others can replace what lies in it; chmod it to 0755, then run again"
+        )
 
 
 def _own(host: Host, at: int, path: str) -> tuple[int, tuple[Change, ...]]:
@@ -200,9 +220,7 @@ def users_of(host: Host, directory_fd: int) -> tuple[int, ...] | Unreadable:
     found = procfs.named_mps(host)
     if isinstance(found, Unreadable):
         return found
-    return tuple(
-        each.process.pid for each in procfs.daemons(host, found) if each.lock == (lock.st_dev, lock.st_ino)
-    )
+    return tuple(each.process.pid for each in procfs.daemons(host, found) if each.lock == (lock.st_dev, lock.st_ino))
 
 
 def _clean_pipe(host: Host, path: str, fd: int) -> tuple[Change, ...]:
@@ -218,10 +236,14 @@ def _clean_pipe(host: Host, path: str, fd: int) -> tuple[Change, ...]:
         if now is None:
             continue
         if name not in _DAEMON_FILES:
-            changes.append(Change(f"{path}/{name}", "leave", f"a {kind(now.st_mode)} of user {now.st_uid} that is not MPS's"))
+            changes.append(
+                Change(f"{path}/{name}", "leave", f"a {kind(now.st_mode)} of user {now.st_uid} that is not MPS's")
+            )
         elif stat.S_ISDIR(now.st_mode):
             aside = files.set_aside(fd, name, "foreign")
-            changes.append(Change(f"{path}/{name}", "set aside", f"a directory of user {now.st_uid}; now {path}/{aside}"))
+            changes.append(
+                Change(f"{path}/{name}", "set aside", f"a directory of user {now.st_uid}; now {path}/{aside}")
+            )
         elif name not in _PRECREATED or not _is_fresh(host, now):
             files.unlink(fd, name)
             changes.append(Change(f"{path}/{name}", "remove", f"left-over {kind(now.st_mode)} of user {now.st_uid}"))
@@ -233,7 +255,7 @@ def _clean_pipe(host: Host, path: str, fd: int) -> tuple[Change, ...]:
 
 
 def _is_fresh(host: Host, now: os.stat_result) -> bool:
-    """A pre-created file of an earlier prepare that no daemon has used yet."""
+    """Tell whether it is a pre-created file of an earlier prepare, as root left it."""
     plain = stat.S_ISREG(now.st_mode) and stat.S_IMODE(now.st_mode) == 0o600 and now.st_nlink == 1  # noqa: PLR2004  # mode
     return plain and now.st_uid == host.owner_uid and now.st_size == 0
 

@@ -12,11 +12,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from mpsfleet.codes import BEYOND_RESET
 from mpsfleet.errors import MpsfleetError, NotInEffect, Refused
 from mpsfleet.node import act, daemon, free, prepare, units
 from mpsfleet.node.files import UNIT, UNIT_PATH
-from mpsfleet.node.host import locks, processes
 from mpsfleet.node.host import files as disk
+from mpsfleet.node.host import locks, processes
+from mpsfleet.node.host.children import state_of
 from mpsfleet.node.judge import judge
 from mpsfleet.node.model import Change, Outcome, Unreadable
 from mpsfleet.node.probe import directories, probe, procfs
@@ -49,24 +51,34 @@ def reset(host: Host, desired: Desired, options: Options) -> Outcome:
         raise Refused(f"{UNIT} is not installed on this node; deploy it first (playbook deploy_mps)")
     with locks.held(host, "node", _LOCK_WAIT_S):
         _require_free(host, desired, options)
+        if not options.dry_run:
+            prepare.check(host, desired)
         facts = probe(host, desired)
+        _require_sense(facts, desired)
         unit = units.state(host)
         targets = _targets(facts, unit, desired, options)
         if options.dry_run:
-            return Outcome("reset", facts.node, True, _planned(desired, targets, unit))
+            return Outcome("reset", facts.node, dry_run=True, changes=_planned(desired, targets, unit))
         changes = _end(host, desired, options, targets, unit)
         changes += prepare.prepare(host, desired)
         act.start(host, desired)
         changes += (Change(UNIT, "start", "and its daemon answers"),)
         after = judge(probe(host, desired), desired)
         _verify_as_user(host, desired)
-        return Outcome("reset", facts.node, False, changes, report=after)
+        return Outcome("reset", facts.node, dry_run=False, changes=changes, report=after)
 
 
 def _require_free(host: Host, desired: Desired, options: Options) -> None:
     why = free.why_not(host, desired, any_drain=options.any_drain)
     if why is not None:
         raise Refused(why)
+
+
+def _require_sense(facts: Facts, desired: Desired) -> None:
+    """Refuse where the GPUs themselves are ill or cannot be asked: restarting MPS would not help, and might hang."""
+    for each in judge(facts, desired).findings:
+        if each.code in BEYOND_RESET:
+            raise Refused(f"a reset of MPS does not help here: {each.message}; to do: {each.remedy}")
 
 
 def _targets(facts: Facts, unit: UnitState, desired: Desired, options: Options) -> tuple[Daemon, ...]:
@@ -103,7 +115,10 @@ def _end(
         _require_free(host, desired, options)  # again: the last moment before the first step that ends a client
         changes = _quit(host, desired, targets, held)
         if unit.active not in ("inactive", "failed"):
+            by_force = any(each.alive() for each in held)
             units.tell(host, "stop", UNIT, limit_s=_STOP_S)
+            if by_force:
+                changes += (Change(UNIT, "stop", "its daemon did not quit: ended by TERM or KILL"),)
         for number, each in enumerate((*held, *servers)):
             if not each.alive():
                 continue
@@ -151,9 +166,7 @@ def _hold_servers(host: Host, stack: contextlib.ExitStack, targets: tuple[Daemon
     return found
 
 
-def _quit(
-    host: Host, desired: Desired, targets: tuple[Daemon, ...], held: list[processes.Held]
-) -> tuple[Change, ...]:
+def _quit(host: Host, desired: Desired, targets: tuple[Daemon, ...], held: list[processes.Held]) -> tuple[Change, ...]:
     """Ask the daemon that serves the pipe directory to quit, where it is certain who would hear it."""
     pipe, fd = directories.look(host, desired.pipe_directory)
     try:
@@ -161,8 +174,8 @@ def _quit(
     finally:
         if fd >= 0:
             os.close(fd)
-    if serving is None:
-        return ()
+    if serving is None or state_of(serving.process.pid, host.proc) in ("T", "t", "D"):
+        return ()  # a stopped daemon hears nothing
     daemon.command(host, desired, f"quit -t {QUIT_S}", QUIT_S + 2.0)
     mine = [each for each in held if each.pid == serving.process.pid]
     end = time.monotonic() + _GRACE_S
@@ -176,4 +189,3 @@ def _verify_as_user(host: Host, desired: Desired) -> None:
     problem = daemon.refuses_user(host, desired)
     if problem is not None:
         raise NotInEffect(problem)
-

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mpsfleet.errors import CRITICAL, OK, REFUSED, VERDICT_EXIT, MpsfleetError, NotInEffect, Refused, UsageError
 from mpsfleet.node import act, config, daemon, files, free, plan, prepare
-from mpsfleet.node.audit import read_config, require_root
+from mpsfleet.node.audit import read_config, require_root, write_line
 from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import Host, locks
 from mpsfleet.node.host import files as disk
@@ -43,7 +43,7 @@ def main(verb: str, argv: list[str]) -> int:
         outcome = Outcome(verb, short_name(), words.dry_run, refused=str(error))
     except NotInEffect as error:
         outcome = Outcome(verb, short_name(), words.dry_run, failed=str(error))
-    print(render_json.outcome(outcome) if words.json else render_text.outcome(outcome))
+    write_line(render_json.outcome(outcome) if words.json else render_text.outcome(outcome))
     return exit_code(outcome)
 
 
@@ -66,7 +66,9 @@ def _parser(verb: str) -> _Parser:
     if verb in ("reset", "remove"):
         parser.add_argument("--any-drain", action="store_true", help="accept a drain that somebody else set")
     if verb == "reset":
-        parser.add_argument("--others", action="store_true", help="also end root's control daemons on other directories")
+        parser.add_argument(
+            "--others", action="store_true", help="also end root's control daemons on other directories"
+        )
     return parser
 
 
@@ -116,10 +118,11 @@ def _apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> 
         foreign = plan.foreign_daemon(installed.unit, facts)
         messages = (foreign,) if foreign else ()
         if dry_run:
-            return Outcome("apply", facts.node, True, tuple(each.change for each in actions), messages=messages)
+            changes = tuple(each.change for each in actions)
+            return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages)
         changes = act.run(host, desired, actions)
         after = judge(probe(host, desired) if actions else facts, desired)
-        return Outcome("apply", facts.node, False, changes, messages=messages, report=after)
+        return Outcome("apply", facts.node, dry_run=False, changes=changes, messages=messages, report=after)
 
 
 def _remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> Outcome:
@@ -134,12 +137,12 @@ def _remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> 
             if why is not None:
                 raise Refused(why)
         if dry_run:
-            return Outcome("remove", facts.node, True, tuple(each.change for each in actions))
-        return Outcome("remove", facts.node, False, act.run(host, desired, actions))
+            return Outcome("remove", facts.node, dry_run=True, changes=tuple(each.change for each in actions))
+        return Outcome("remove", facts.node, dry_run=False, changes=act.run(host, desired, actions))
 
 
 def _of_the_unit(verb: str, host: Host) -> int:
-    """What the unit calls: says in the journal what it did."""
+    """Run what the unit calls, and say in the journal what was done."""
     desired = desired_or_error(host)
     if verb == "run-daemon":
         daemon.become(host, desired)
@@ -154,4 +157,4 @@ def _of_the_unit(verb: str, host: Host) -> int:
 
 def _say(changes: tuple[Change, ...]) -> None:
     for each in changes:
-        print(render_text.change(each))
+        write_line(render_text.change(each))

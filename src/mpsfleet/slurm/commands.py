@@ -17,13 +17,17 @@ import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Mapping, NamedTuple, Tuple, Union
+from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 
 from mpsfleet.errors import Refused
+from mpsfleet.show import show
 from mpsfleet.slurm import nodes
 from mpsfleet.slurm.child import Ended, run
+from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
-from mpsfleet.slurm.show import show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DIRECTORIES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
 USUAL_CONFS = frozenset(
@@ -33,6 +37,7 @@ USUAL_CONFS = frozenset(
 TIMEOUT_S = 10.0
 _PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _CLUSTER_KEY = "ClusterName"
+_LOOK = "look at slurmctld on the controller (systemctl status slurmctld)"
 
 
 class Unreadable(NamedTuple):
@@ -80,7 +85,7 @@ def this_caller() -> Caller:
 class Scontrol:
     """The door. `directories` are looked through in order, `timeout_s` holds for each call."""
 
-    directories: Tuple[str, ...] = DIRECTORIES
+    directories: tuple[str, ...] = DIRECTORIES
     timeout_s: float = TIMEOUT_S
     caller: Caller = field(default_factory=this_caller)
 
@@ -152,7 +157,7 @@ class Scontrol:
         if answer.timed_out:
             return Unreadable(
                 f"slurmctld could not be asked: {show(what)} did not end within {self.timeout_s:g} s"
-                f"{_said(answer)}; look at slurmctld on the controller (systemctl status slurmctld).",
+                f"{_said(answer)}; {_LOOK}.",
             )
         if answer.too_long:
             return Unreadable(f"{show(what)} printed more than can be an answer, and was stopped.")
@@ -212,7 +217,7 @@ def is_roots_alone(path: str) -> bool:
 
 
 def _literal(name: str) -> str:
-    if not nodes.is_literal(name):  # decided by the callers already; the last barrier before scontrol
+    if not is_literal(name):  # decided by the callers already; the last barrier before scontrol
         raise Refused(f"{show(name)} is not the literal name of one node; nothing was asked or changed.")
     return name
 
@@ -231,6 +236,6 @@ def _refusal(what: str, answer: Ended) -> Unreadable:
     words = _words(answer)
     if "Unable to contact" in words or "connect failure" in words:
         return Unreadable(
-            f"slurmctld could not be asked ({words}); look at slurmctld on the controller (systemctl status slurmctld).",
+            f"slurmctld could not be asked ({words}); {_LOOK}.",
         )
     return Unreadable(f"{what} failed with status {answer.rc}: {words}.")

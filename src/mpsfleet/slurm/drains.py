@@ -10,15 +10,30 @@ from __future__ import annotations
 
 import enum
 import pwd
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
+from mpsfleet.show import show
 from mpsfleet.slurm import reasons, states
-from mpsfleet.slurm.nodes import Node
-from mpsfleet.slurm.reasons import DrainReason
-from mpsfleet.slurm.show import show
 from mpsfleet.slurm.states import Base
 
+if TYPE_CHECKING:
+    from mpsfleet.slurm.nodes import Node
+    from mpsfleet.slurm.reasons import DrainReason
+    from mpsfleet.slurm.states import NodeState
+
 _ALLOWED_FLAGS = states.HARMLESS_FLAGS | {states.DRAIN, states.COMPLETING}
+_ALLOWED_BASES = (Base.IDLE, Base.ALLOCATED, Base.MIXED)
+# States that are somebody else's business, each with its sentence; what is neither here nor allowed is refused too.
+_OBSTACLES: tuple[tuple[Callable[[NodeState], bool], str], ...] = (
+    (lambda it: it.base is Base.DOWN, "is DOWN: no job gets there, and bringing it back is not for mpsfleet to decide"),
+    (lambda it: it.base is Base.UNKNOWN, "has not registered since slurmctld started, so its state is not known yet"),
+    (lambda it: states.FAIL in it.flags, "is in state FAIL, which somebody set"),
+    (lambda it: it.is_maintenance, "is in a maintenance reservation"),
+    (lambda it: it.is_reboot, "is to be rebooted or is rebooting"),
+    (lambda it: it.is_power, "is powered down, or is being powered up or down"),
+    (lambda it: not it.responding, "does not respond to slurmctld"),
+    (lambda it: states.INVALID_REG in it.flags, "registered with other resources than slurm.conf gives it"),
+)
 _NO_NAME = "nobody"  # what scontrol prints for a uid without a name (uid_to_string in Slurm's src/common/uid.c)
 
 
@@ -36,7 +51,7 @@ class Decision(NamedTuple):
 
     action: Action
     why: str
-    reason: Optional[DrainReason] = None
+    reason: DrainReason | None = None
 
 
 def own_name(euid: int) -> str | None:
@@ -69,68 +84,56 @@ def decide_drain(node: Node, code: str, gpu: int | None, who: str | None) -> Dec
         setter = node.reason.user if node.reason else None
         by = "" if setter in (None, who) else f", set by {show(setter)}"
         if ours == wanted:
-            return Decision(Action.NONE, f"{node.name} is already drained with this reason{by}.")
-        return Decision(Action.NONE, f"{node.name} is already drained by mpsfleet and keeps its reason ({ours}){by}.")
+            return Decision(Action.NONE, f"The node is already drained with this reason{by}.")
+        return Decision(Action.NONE, f"The node is already drained by mpsfleet and keeps its reason ({ours}){by}.")
     obstacle = _foreign_drain(node) or _state_obstacle(node)
     if obstacle is not None:
         return Decision(Action.REFUSE, obstacle)
     # A reason without DRAIN or DOWN holds nothing back: Slurm leaves it behind after a resume (24.11, no accounting).
     stale = f" The reason left from before is replaced: {show(node.reason.text)}." if node.reason else ""
-    return Decision(Action.DRAIN, f"{node.name} is {node.state.raw} and can be drained.{stale}", wanted)
+    return Decision(Action.DRAIN, f"The node is {show(node.state.raw, 80)} and can be drained.{stale}", wanted)
 
 
 def decide_undrain(node: Node, who: str | None) -> Decision:
     """Decide on giving a node back, as it was read just now: only what we drained, and only when nothing is on it."""
+    ours = our_reason(node)
     if not node.state.is_drain:
-        return Decision(Action.NONE, f"{node.name} is not drained: its state is {node.state.raw}.")
-    if our_reason(node) is None:
-        return Decision(Action.REFUSE, _foreign_drain(node) or f"The drain of {node.name} is not ours.")
+        return Decision(Action.NONE, f"The node is not drained: its state is {show(node.state.raw, 80)}.")
+    if ours is None:
+        return Decision(Action.REFUSE, _foreign_drain(node) or "The drain is not ours.")
     setter = node.reason.user if node.reason else None
     if who is None or setter != who or setter == _NO_NAME:
+        by, me = show(setter or "a user that Slurm does not name"), who or "a user without a name"
         return Decision(
-            Action.REFUSE,
-            f"The drain of {node.name} was set by {show(setter or 'a user Slurm does not name')}, and this runs as "
-            f"{who or 'a user without a name'}; run it as the one who set it.",
+            Action.REFUSE, f"The drain was set by {by}, and this runs as {me}; run it as the one who set it."
         )
     obstacle = _state_obstacle(node)
     if obstacle is not None:
         return Decision(Action.REFUSE, obstacle)
     if not node.state.drained:
-        return Decision(Action.REFUSE, f"A job is still on {node.name}: its state is {node.state.raw}.")
-    return Decision(Action.UNDRAIN, f"{node.name} is drained by mpsfleet ({our_reason(node)}) and nothing is on it.")
+        return Decision(Action.REFUSE, f"A job is still on the node: its state is {show(node.state.raw, 80)}.")
+    return Decision(Action.UNDRAIN, f"The node is drained by mpsfleet ({ours}) and nothing is on it.")
 
 
 def _foreign_drain(node: Node) -> str | None:
     if not node.state.is_drain:
         return None
     if node.reason is None or not node.reason.text.strip():
-        return f"{node.name} is drained without a reason, so somebody else did it; it is left alone."
+        return "The node is drained without a reason, so somebody else did it; it is left alone."
     by = f" by {show(node.reason.user)}" if node.reason.user else ""
     if node.reason.text.startswith(reasons.TAG):
-        return f"The drain of {node.name} is no longer ours as it stands{by}: {show(node.reason.text)}."
-    return f"{node.name} is already drained{by} for another reason, which is left alone: {show(node.reason.text)}."
+        return f"The reason of the drain{by} is more or other than mpsfleet writes, so it is left alone: " + show(
+            node.reason.text,
+        )
+    return f"The node is already drained{by} for another reason, which is left alone: {show(node.reason.text)}"
 
 
 def _state_obstacle(node: Node) -> str | None:
     """Say why a node in this state is left alone; None where its base and every flag are known to allow a step."""
-    state, name = node.state, node.name
-    why = None
-    if state.base is Base.DOWN:
-        why = "is DOWN: jobs do not get there, and bringing it back is not for mpsfleet to decide"
-    elif states.FAIL in state.flags:
-        why = "is in state FAIL, which somebody set"
-    elif state.is_maintenance:
-        why = "is in a maintenance reservation"
-    elif state.is_reboot:
-        why = "is to be rebooted or is rebooting"
-    elif state.is_power:
-        why = "is powered down, or is being powered up or down"
-    elif not state.responding:
-        why = "does not respond to slurmctld"
-    elif states.INVALID_REG in state.flags:
-        why = "has registered with other resources than slurm.conf gives it; Slurm holds it back until they agree"
-    elif state.unknown_flags:
+    state = node.state
+    why = next((sentence for forbids, sentence in _OBSTACLES if forbids(state)), None)
+    if why is None and state.unknown_flags:
         why = f"has a state that this program does not know ({show(', '.join(state.unknown_flags), 60)})"
-    elif state.base not in (Base.IDLE, Base.ALLOCATED, Base.MIXED) or not state.flags <= _ALLOWED_FLAGS:
+    if why is None and (state.base not in _ALLOWED_BASES or not state.flags <= _ALLOWED_FLAGS):
         why = "is in a state that allows no such step"
-    return None if why is None else f"{name} {why}; it is left alone (state {show(state.raw, 80)})."
+    return None if why is None else f"The node {why}; it is left alone (state {show(state.raw, 80)})."

@@ -11,7 +11,11 @@ On 22.05 the count in `GresUsed=…mps:a100:1(IDX:0)` counts devices and not sha
 from __future__ import annotations
 
 import re
-from typing import Iterable, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _UNIT = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _COUNT = re.compile(r"([0-9]{1,18})([KMGTP]?)")  # slurmctld prints 1024 as 1K
@@ -31,20 +35,21 @@ class GresError(ValueError):
 class Share(NamedTuple):
     """How much of one device is in use, in shares; `used` is None where the GPU is taken as a whole."""
 
-    used: Optional[int]
+    used: int | None
     total: int
 
 
-class Gres(NamedTuple):
+@dataclass(frozen=True)
+class Gres:
     """One entry: a name, perhaps a type, a count, and what stands in its brackets."""
 
     name: str
-    type: Optional[str]
+    type: str | None
     count: int
-    sockets: Optional[str] = None  # "0-1", as written
-    indices: Optional[Tuple[int, ...]] = None  # of GresUsed; () for IDX:N/A, None where not said
-    shares: Optional[Tuple[Share, ...]] = None  # per device, of GresUsed
-    notes: Tuple[str, ...] = ()  # brackets of a kind that is not known, kept as written
+    sockets: str | None = None  # "0-1", as written
+    indices: tuple[int, ...] | None = None  # of GresUsed; () for IDX:N/A, None where not said
+    shares: tuple[Share, ...] | None = None  # per device, of GresUsed
+    notes: tuple[str, ...] = ()  # brackets of a kind that is not known, kept as written
 
 
 def parse(text: str) -> tuple[Gres, ...]:
@@ -89,15 +94,15 @@ def _is_negative(parts: list[str]) -> bool:
 def _with_note(gres: Gres, note: str) -> Gres:
     kind, _, value = note.partition(":")
     if kind == "S":
-        return gres._replace(sockets=value)
+        return replace(gres, sockets=value)
     if kind == "IDX":
         indices = () if value in ("N/A", "") else _indices(value)
-        return gres._replace(notes=(*gres.notes, note)) if indices is None else gres._replace(indices=indices)
+        return replace(gres, notes=(*gres.notes, note)) if indices is None else replace(gres, indices=indices)
     fractions = [_FRACTION.fullmatch(each) for each in note.split(",")]
     if all(fractions):
         shares = (Share(None if one == "-" else int(one), int(all_)) for one, all_ in _FRACTION.findall(note))
-        return gres._replace(shares=tuple(shares))
-    return gres._replace(notes=(*gres.notes, note))
+        return replace(gres, shares=tuple(shares))
+    return replace(gres, notes=(*gres.notes, note))
 
 
 def _indices(text: str) -> tuple[int, ...] | None:

@@ -7,11 +7,14 @@ the hosts that went in (`n[08-11]` is n08, n09, n10 and n11).
 from __future__ import annotations
 
 import re
-from typing import Iterable, List, Tuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PARTS = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 _LONGEST_NUMBER = 18  # digits; a longer one is part of a name and not something to count with
-_Key = Tuple[str, str, int]  # text before the number, text after it, width where padded (else 0)
+_Key = tuple[str, str, int]  # text before the number, text after it, width where padded (else 0)
 
 
 def compact(hosts: Iterable[str]) -> str:
@@ -36,7 +39,7 @@ def compact(hosts: Iterable[str]) -> str:
     return ",".join(word for _, word in sorted(words))
 
 
-def _bracketed(before: str, after: str, width: int, values: List[int]) -> str:
+def _bracketed(before: str, after: str, width: int, values: list[int]) -> str:
     ranges: list[list[int]] = []
     for value in values:
         if ranges and value == ranges[-1][1] + 1:

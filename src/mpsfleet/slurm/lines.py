@@ -6,19 +6,21 @@ through `show` where it entered; host names and everything else are put through 
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING
 
 from mpsfleet.codes import SEVERITIES
+from mpsfleet.show import show
 from mpsfleet.slurm.drains import Action
 from mpsfleet.slurm.hostlist import compact
-from mpsfleet.slurm.nodes import Node
-from mpsfleet.slurm.show import show
-from mpsfleet.slurm.verdict import INFO, FleetVerdict, HostVerdict
+from mpsfleet.slurm.notices import rank
+
+if TYPE_CHECKING:
+    from mpsfleet.slurm.nodes import Node
+    from mpsfleet.slurm.verdict import FleetVerdict, HostVerdict
 
 SCHEMA = 1
 _HOSTS_LIMIT = 1000  # characters of one compact host list
 _LINE_LIMIT = 1000
-_ORDER = {name: -place for place, name in enumerate(SEVERITIES)}
 
 
 def grouped(fleet: FleetVerdict) -> list[str]:
@@ -26,8 +28,11 @@ def grouped(fleet: FleetVerdict) -> list[str]:
     lines: list[str] = []
     if fleet.slurm.error is not None:
         lines.append(show(f"slurm: unknown: {fleet.slurm.error} Nothing is drained.", _LINE_LIMIT))
-    lines += [show(f"slurm: unknown: {each.sentence}.", _LINE_LIMIT) for each in fleet.slurm.table.problems
-              if each.node is None]
+    lines += [
+        show(f"slurm: unknown: {each.sentence}.", _LINE_LIMIT)
+        for each in fleet.slurm.table.problems
+        if each.node is None
+    ]
     said: set[str] = set()
     for severity, sentence, remedy, hosts in _groups(fleet):
         tail = f" {remedy}" if remedy and remedy not in said else ""
@@ -42,17 +47,17 @@ def grouped(fleet: FleetVerdict) -> list[str]:
 
 
 def _groups(fleet: FleetVerdict) -> list[tuple[str, str, str, list[str]]]:
-    groups: Dict[Tuple[str, str, str], List[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for host in fleet.hosts:
         for notice in host.notices:
             groups.setdefault((notice.severity, notice.sentence, notice.remedy), []).append(host.host)
-    ordered = sorted(groups.items(), key=lambda each: (_ORDER.get(each[0][0], 1), -len(each[1]), each[0][1], each[1]))
+    ordered = sorted(groups.items(), key=lambda each: (rank(each[0][0]), -len(each[1]), each[0][1], each[1]))
     return [(severity, sentence, remedy, hosts) for (severity, sentence, remedy), hosts in ordered]
 
 
 def _drain_lines(fleet: FleetVerdict) -> list[str]:
-    """Say for each node with something critical what becomes of it, grouped by the sentence without the node's name."""
-    groups: Dict[str, List[str]] = {}
+    """Say for each node with something critical what becomes of it."""
+    groups: dict[str, list[str]] = {}
     for host in fleet.hosts:
         if host.decision.action is Action.DRAIN or host.verdict == "critical":
             groups.setdefault(_drain_words(host), []).append(host.host)
@@ -62,10 +67,10 @@ def _drain_lines(fleet: FleetVerdict) -> list[str]:
 def _drain_words(host: HostVerdict) -> str:
     decision = host.decision
     if decision.action is Action.NONE:
-        return f"not drained: {decision.why}"
+        return f"no drain: {decision.why}"
     if decision.done:
         return f"drained: {decision.reason}"
-    return f"to drain, not done: {decision.why}"
+    return f"drain, not done: {decision.why}"
 
 
 def _count(fleet: FleetVerdict) -> str:
@@ -112,13 +117,10 @@ def _host(host: HostVerdict) -> dict[str, object]:
     }
 
 
-def reason_text(node: Optional[Node]) -> str | None:
+def reason_text(node: Node | None) -> str | None:
     """Give the text of a node's reason, None where there is none."""
     return None if node is None or node.reason is None else node.reason.text
 
 
 def _shown(text: str | None, limit: int = 300) -> str | None:
     return None if text is None else show(text, limit)
-
-
-__all__ = ["INFO", "SCHEMA", "as_json", "grouped", "reason_text"]

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from mpsfleet.show import show
 from mpsfleet.slurm import gres as gres_room
 from mpsfleet.slurm import states
-from mpsfleet.slurm.gres import Gres
+from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.records import RecordError, fields_of, records_of
-from mpsfleet.slurm.show import show
-from mpsfleet.slurm.states import NodeState
+
+if TYPE_CHECKING:
+    from mpsfleet.slurm.gres import Gres
+    from mpsfleet.slurm.states import NodeState
 
 _NULLS = frozenset({"", "(null)", "null", "none", "n/a", "n/s", "unknown"})  # as spelled by one version or another
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _BRACKET = re.compile(r"(?P<text>.*?) ?\[(?P<user>[^\[\]]+)@(?P<time>[^@\[\]]*)\]", re.DOTALL)
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 
@@ -29,8 +31,8 @@ class Reason(NamedTuple):
     """Why a node is drained or down; user and time are None where scontrol printed none, or not as an ISO time."""
 
     text: str  # line ends as "\n"
-    user: Optional[str]
-    time: Optional[str]  # ISO, in the controller's local time
+    user: str | None
+    time: str | None  # ISO, in the controller's local time
 
 
 @dataclass(frozen=True)
@@ -39,49 +41,40 @@ class Node:
 
     name: str
     state: NodeState
-    hostname: Optional[str] = None
-    address: Optional[str] = None
-    version: Optional[str] = None
-    os: Optional[str] = None
-    reason: Optional[Reason] = None
-    gres: Tuple[Gres, ...] = ()
-    gres_used: Optional[str] = None
-    gres_used_parsed: Optional[Tuple[Gres, ...]] = None  # None too where the text is not understood
-    partitions: Tuple[str, ...] = ()
-    comment: Optional[str] = None
-    extra: Optional[str] = None
-    boot_time: Optional[str] = None
-    slurmd_start_time: Optional[str] = None
-    next_state: Optional[str] = None
-    reservation: Optional[str] = None
+    hostname: str | None = None
+    address: str | None = None
+    version: str | None = None
+    os: str | None = None
+    reason: Reason | None = None
+    gres: tuple[Gres, ...] = ()
+    gres_used: str | None = None
+    gres_used_parsed: tuple[Gres, ...] | None = None  # None too where the text is not understood
+    partitions: tuple[str, ...] = ()
+    comment: str | None = None
+    extra: str | None = None
+    boot_time: str | None = None
+    slurmd_start_time: str | None = None
+    next_state: str | None = None
+    reservation: str | None = None
 
 
 class Problem(NamedTuple):
     """A record that could not be read; `node` is None where it has no readable name."""
 
-    node: Optional[str]
-    field: Optional[str]
+    node: str | None
+    field: str | None
     sentence: str
 
 
 class NodeTable(NamedTuple):
     """All nodes that could be read, in Slurm's order, and the problems of those that could not."""
 
-    nodes: Tuple[Node, ...]
-    problems: Tuple[Problem, ...]
+    nodes: tuple[Node, ...]
+    problems: tuple[Problem, ...]
 
     def node(self, name: str) -> Node | None:
         """Give the node of that literal name, None where there is none."""
         return next((each for each in self.nodes if each.name == name), None)
-
-    def problem(self, name: str) -> Problem | None:
-        """Give the problem with that node's record, None where there is none."""
-        return next((each for each in self.problems if each.node == name), None)
-
-
-def is_literal(name: str) -> bool:
-    """Tell whether a text is one node name: no list, no range, no option, and not Slurm's word for every node."""
-    return bool(_NAME.fullmatch(name)) and name.upper() != "ALL"
 
 
 def parse(text: str) -> NodeTable:

@@ -8,7 +8,10 @@ away, by itself. A text that is no JSON gives pieces that the parser then refuse
 from __future__ import annotations
 
 import re
-from typing import Iterator, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:"]', re.DOTALL)
 _CLOSING = {"[": "]", "{": "}"}
@@ -24,37 +27,54 @@ class Piece(NamedTuple):
 
 
 class PiecesError(ValueError):
-    """The text is not an array or object at that place, or it does not end where it should; the message names no content."""
+    """The text is no array or object at that place, or does not end where it should; holds nothing of its content."""
+
+
+class _Mark(NamedTuple):
+    """A comma or colon of the container itself, or its closing bracket; `depth` is that of the value before it."""
+
+    word: str
+    start: int
+    end: int
+    depth: int
 
 
 def members(text: str, start: int = 0, end: int | None = None) -> Iterator[Piece]:
     """Give the direct members of the array or object that starts at the first character that is not a blank."""
     stop = len(text) if end is None else end
     opening = _skip_blanks(text, start, stop)
-    if opening >= stop or text[opening] not in "[{":
+    if opening >= stop or text[opening] not in _CLOSING:
         raise PiecesError(f"no array or object at character {opening}")
-    begin, depth, deepest, key = opening + 1, 1, 0, None
-    for token in _TOKEN.finditer(text, opening + 1, stop):
+    begin, key, is_first = opening + 1, None, True
+    for mark in _marks(text, opening, stop):
+        if mark.word == ":" and key is None:
+            key, begin = text[begin : mark.start].strip(), mark.end
+            continue
+        if mark.word == "," or not is_first or key is not None or text[begin : mark.start].strip():
+            yield Piece(key, begin, mark.start, mark.depth)
+        begin, key, is_first = mark.end, None, False
+        if mark.word == _CLOSING[text[opening]] and not text[mark.end : stop].strip():
+            return
+    raise PiecesError(f"the array or object at character {opening} does not end where it should")
+
+
+def _marks(text: str, opening: int, stop: int) -> Iterator[_Mark]:
+    """Follow brackets and strings up to the bracket that closes the first one, or to the end of the text."""
+    depth = deepest = 0
+    for token in _TOKEN.finditer(text, opening, stop):
         word = token.group()
-        if word in "[{":
+        if word in _CLOSING:
             depth += 1
             deepest = max(deepest, depth - 1)
-        elif word in "]}":
+        elif word in _CLOSING.values():
             depth -= 1
-            if depth == 0:
-                if word != _CLOSING[text[opening]] or text[token.end() : stop].strip():
-                    break
-                if text[begin : token.start()].strip() or key is not None:
-                    yield Piece(key, begin, token.start(), deepest)
-                return
-        elif depth == 1 and word == ":" and key is None:
-            key, begin = text[begin : token.start()].strip(), token.end()
-        elif depth == 1 and word == ",":
-            yield Piece(key, begin, token.start(), deepest)
-            begin, deepest, key = token.end(), 0, None
-        elif word == '"':
-            break
-    raise PiecesError(f"the array or object at character {opening} does not end where it should")
+        if word == '"':  # a string without an end
+            return
+        if depth == 0 or (depth == 1 and word in ",:"):
+            yield _Mark(word, token.start(), token.end(), deepest)
+            deepest = 0 if word == "," else deepest
+        if depth == 0:
+            return
 
 
 def _skip_blanks(text: str, start: int, stop: int) -> int:

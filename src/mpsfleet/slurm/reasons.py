@@ -7,25 +7,25 @@ else had a hand in is somebody else's, whatever it starts with.
 from __future__ import annotations
 
 import re
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple
 
 from mpsfleet import codes
 from mpsfleet.errors import UsageError
-from mpsfleet.slurm.show import show
+from mpsfleet.show import show
 
 TAG = "mpsfleet:"
 MOST_GPU = 999
 _WHOLE = re.compile(r"mpsfleet: ([a-z][a-z0-9-]{0,63})(?: gpu(0|[1-9][0-9]{0,2}))?")
 
 # Codes that were renamed, old name to new: a drain written under the old name stays ours. Never delete a line.
-ALIASES: Dict[str, str] = {}
+ALIASES: dict[str, str] = {}
 
 
 class DrainReason(NamedTuple):
     """One of our reasons. `str()` is the text that Slurm stores."""
 
     code: str
-    gpu: Optional[int] = None
+    gpu: int | None = None
 
     def __str__(self) -> str:
         """Give the reason's whole text."""

@@ -1,28 +1,34 @@
 """The text of `scontrol show nodes` cut into records and fields, before anything is known of what a field means.
 
 A record starts with `NodeName=` at the start of a line. In the many-line form each further line starts with three
-blanks; some lines hold several fields, some hold one whose value runs to the end of the line and, for Comment and
-Extra, beyond it (a Reason's further lines start with ten blanks). In the one-line form (`-o`) a field ends where a later one of the known order begins.
+blanks. Some lines hold several fields; some hold one, whose value runs to the end of the line, and for Comment and
+Extra beyond it (a Reason's further lines start with ten blanks). In the one-line form (`-o`) a field ends where a
+later one of the known order begins.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
-from mpsfleet.slurm.show import show
+from mpsfleet.show import show
 
 # In the order of printing, over all versions from 20.11 to 24.11.
-_ORDER = (
-    "NodeName Arch CpuBind CoresPerSocket CPUAlloc CPUEfctv CPUErr CPUTot CPULoad AvailableFeatures ActiveFeatures Gres "
-    "GresDrain GresUsed NodeAddr NodeHostName BcastAddr Port Version OS RealMemory AllocMem FreeMem Sockets Boards "
-    "CoreSpecCount CPUSpecList MemSpecLimit RestrictedCoresPerGPU State ThreadsPerCore TmpDisk Weight Owner MCS_label "
-    "NextState Partitions BootTime SlurmdStartTime LastBusyTime ResumeAfterTime CfgTRES AllocTRES CapWatts "
-    "CurrentWatts AveWatts ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp Reason Comment Extra InstanceId "
-    "InstanceType ReservationName"
-).split()
+_ORDER = tuple(
+    """
+    NodeName Arch CpuBind CoresPerSocket CPUAlloc CPUEfctv CPUErr
+    CPUTot CPULoad AvailableFeatures ActiveFeatures Gres GresDrain GresUsed
+    NodeAddr NodeHostName BcastAddr Port Version OS RealMemory
+    AllocMem FreeMem Sockets Boards CoreSpecCount CPUSpecList MemSpecLimit
+    RestrictedCoresPerGPU State ThreadsPerCore TmpDisk Weight Owner MCS_label
+    NextState Partitions BootTime SlurmdStartTime LastBusyTime ResumeAfterTime CfgTRES
+    AllocTRES CapWatts CurrentWatts AveWatts ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp
+    Reason Comment Extra InstanceId InstanceType ReservationName
+    """.split(),  # noqa: SIM905  53 names are read more easily so
+)
 _PLACE = {key: place for place, key in enumerate(_ORDER)}
 _PEOPLES = ("Comment", "Extra")  # what people write, line ends and all
+_FREE = ("Reason", *_PEOPLES)
 _AFTER_REASON = frozenset(_ORDER[_PLACE["Reason"] :])
 _WHOLE_LINE = frozenset(
     {"AvailableFeatures", "ActiveFeatures", "Gres", "GresDrain", "GresUsed", "OS", "NextState", "Partitions"}
@@ -48,7 +54,7 @@ class Record(NamedTuple):
     """The lines of one node, without line ends; the first starts with NodeName=."""
 
     name: str
-    lines: Tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 def records_of(text: str) -> tuple[list[Record], list[str]]:
@@ -86,7 +92,9 @@ def _many_lines(lines: tuple[str, ...]) -> dict[str, str]:
         elif last in _PEOPLES and key not in _AFTER_REASON:
             fields[last] += "\n" + line
         elif match is None or (last in _PEOPLES and key == "Reason"):
-            raise RecordError(last or None, f"{last or 'NodeName'} is followed by a line that Slurm does not print there")
+            raise RecordError(
+                last or None, f"{last or 'NodeName'} is followed by a line that Slurm does not print there"
+            )
         elif key in _WHOLE_LINE:
             last = _put(fields, key, match.group(2))
         else:
@@ -115,6 +123,8 @@ def _one_line(line: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     key, start = "NodeName", len("NodeName=")
     for match in _ANY_KEY.finditer(line):
+        if key in _FREE and match.group(1) not in _AFTER_REASON:
+            continue  # printed before, so here it is part of what somebody wrote
         if _PLACE[match.group(1)] <= _PLACE[key]:
             raise RecordError(match.group(1), f"{match.group(1)}= stands inside {key} or twice; ask without -o")
         fields[key] = line[start : match.start()].strip(" ")

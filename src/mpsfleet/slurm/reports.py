@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Iterable, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from mpsfleet.codes import SEVERITIES
 from mpsfleet.errors import MpsfleetError
 from mpsfleet.slurm.pieces import Piece, PiecesError, members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 REPORT_LIMIT = 1024 * 1024  # characters of one report; a sick node's is about 8 kB
 INPUT_LIMIT = 256 * 1024 * 1024  # characters of all of them
@@ -37,7 +40,7 @@ class Finding(NamedTuple):
     subject: str
     message: str
     origin: str  # "node" | "user" | "either"
-    evidence: Tuple[Tuple[str, str], ...]
+    evidence: tuple[tuple[str, str], ...]
     remedy: str
 
 
@@ -47,7 +50,7 @@ class Report(NamedTuple):
     node: str
     verdict: str
     program: str
-    findings: Tuple[Finding, ...]
+    findings: tuple[Finding, ...]
 
 
 class Garbage(NamedTuple):
@@ -60,9 +63,9 @@ class HostReport(NamedTuple):
     """One host of the inventory: its Slurm node name by the inventory's map, and its report or why there is none."""
 
     host: str
-    node: Optional[str]
-    report: Union[Report, Garbage, None]
-    error: Optional[str] = None
+    node: str | None
+    report: Report | Garbage | None
+    error: str | None = None
 
 
 def read(text: str) -> tuple[HostReport, ...]:
@@ -168,7 +171,7 @@ def _load(text: str, piece: Piece) -> object:
 
 
 def _is_one(value: object) -> bool:
-    return value == 1 and isinstance(value, int) and value is not True
+    return type(value) is int and value == 1
 
 
 def _loads(text: str) -> object:

@@ -1,8 +1,9 @@
 """A node's state in Slurm as a value: one base state and a set of flags.
 
-`scontrol show nodes` prints `BASE+FLAG+FLAG`; DRAIN is a flag and never a base. sinfo and scontrol up to 20.11 mark some
-flags by a sign after the base (`DOWN*`). Words read from node_states, node_state_flags and node_state_string in Slurm's
-src/common/slurm_protocol_defs.c, 22.05.8 and 24.11.5. A flag that is not known is kept: it forbids every action.
+`scontrol show nodes` prints `BASE+FLAG+FLAG`; DRAIN is a flag and never a base. sinfo, and scontrol up to 20.11, mark
+some flags by a sign after the base (`DOWN*`). The words are those of node_states, node_state_flags and
+node_state_string in Slurm's src/common/slurm_protocol_defs.c, 22.05.8 and 24.11.5. A flag that is not known is kept:
+it forbids every action.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import FrozenSet
 
 DRAIN = "DRAIN"
 COMPLETING = "COMPLETING"
@@ -92,7 +92,7 @@ class NodeState:
     """`base` and `flags` as read, and `raw`, the word itself."""
 
     base: Base
-    flags: FrozenSet[str]
+    flags: frozenset[str]
     raw: str
 
     @property

@@ -7,18 +7,24 @@ take effect, are values with their exit status.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional, Protocol, Union
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from mpsfleet.errors import MpsfleetError, NotInEffect, Refused
-from mpsfleet.slurm import drains, nodes
+from mpsfleet.show import show
+from mpsfleet.slurm import drains
 from mpsfleet.slurm.commands import Done, NodeAnswer, NoSuchNode, Unreadable
 from mpsfleet.slurm.drains import Action, Decision
-from mpsfleet.slurm.nodes import Node
-from mpsfleet.slurm.show import show
+from mpsfleet.slurm.names import is_literal
+
+if TYPE_CHECKING:
+    from mpsfleet.slurm.nodes import Node
+    from mpsfleet.slurm.reasons import DrainReason
 
 _POLL_S = 0.5  # grows to the longest while jobs end
 _LONGEST_POLL_S = 5.0
+_SETTLE_S = 3.0
+_SETTLE_POLL_S = 0.2
 
 
 class Door(Protocol):
@@ -27,13 +33,13 @@ class Door(Protocol):
     def show_node(self, name: str) -> NodeAnswer:
         """Read one node."""
 
-    def cluster_name(self) -> Union[str, Unreadable]:
+    def cluster_name(self) -> str | Unreadable:
         """Read the cluster's name."""
 
-    def drain(self, name: str, reason: str) -> Union[Done, Unreadable]:
+    def drain(self, name: str, reason: str) -> Done | Unreadable:
         """Set DRAIN and the reason."""
 
-    def undrain(self, name: str) -> Union[Done, Unreadable]:
+    def undrain(self, name: str) -> Done | Unreadable:
         """Clear DRAIN."""
 
 
@@ -48,6 +54,17 @@ class Clock(NamedTuple):
     sleep: Callable[[float], None] = time.sleep
 
 
+REAL_CLOCK = Clock()
+
+
+class Terms(NamedTuple):
+    """Under what terms a step is taken: as whom, on which cluster (None: any), and whether only in thought."""
+
+    who: str | None
+    cluster: str | None = None
+    dry_run: bool = False
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of one step on one node. `error` is None, Refused (nothing changed), NotInEffect or NotAsked."""
@@ -56,9 +73,9 @@ class Outcome:
     action: Action  # DRAIN, UNDRAIN or NONE
     why: str
     changed: bool = False
-    before: Optional[Node] = None
-    after: Optional[Node] = None
-    error: Optional[MpsfleetError] = None
+    before: Node | None = None
+    after: Node | None = None
+    error: MpsfleetError | None = None
     dry_run: bool = False
 
     @property
@@ -67,30 +84,24 @@ class Outcome:
         return 0 if self.error is None else self.error.exit_code
 
 
-def drain(  # noqa: PLR0913 - each is one word of the command line
-    door: Door,
-    name: str,
-    code: str,
-    gpu: int | None,
-    *,
-    who: str | None,
-    cluster: str | None = None,
-    wait_s: float | None = None,
-    dry_run: bool = False,
-    clock: Clock = Clock(),  # noqa: B008 - immutable
-) -> Outcome:
-    """Drain a node with our reason; with `wait_s`, wait until nothing is on it. Raises UsageError for a wrong code."""
-    outcome = _take(door, name, cluster, dry_run, lambda node: drains.decide_drain(node, code, gpu, who))
-    if wait_s is None or dry_run or outcome.error is not None:
-        return outcome
-    return _wait(door, outcome, wait_s, clock)
+def drain(door: Door, name: str, reason: DrainReason, terms: Terms) -> Outcome:
+    """Drain a node with our reason, unless somebody else drained it or its state forbids it."""
+    return _take(door, name, terms, lambda node: drains.decide_drain(node, reason.code, reason.gpu, terms.who))
 
 
-def undrain(
-    door: Door, name: str, *, who: str | None, cluster: str | None = None, dry_run: bool = False
-) -> Outcome:
-    """Give a node back that we drained."""
-    return _take(door, name, cluster, dry_run, lambda node: drains.decide_undrain(node, who))
+def undrain(door: Door, name: str, terms: Terms, clock: Clock = REAL_CLOCK) -> Outcome:
+    """Give a node back that we drained, and let it register.
+
+    Slurm calls a node NOT_RESPONDING from its UNDRAIN until it has registered anew: under 0.5 s on 22.05.8. Nothing
+    runs on it and nothing may be done to it before, so the step ends a little later; that it registers is not its part.
+    """
+    outcome = _take(door, name, terms, lambda node: drains.decide_undrain(node, terms.who))
+    node, end = outcome.after, clock.now() + _SETTLE_S
+    while outcome.changed and node is not None and not node.state.responding and clock.now() < end:
+        clock.sleep(_SETTLE_POLL_S)
+        answer = door.show_node(name)
+        node = None if isinstance(answer, (Unreadable, NoSuchNode)) else answer
+    return outcome if node is None else replace(outcome, after=node)
 
 
 def check_cluster(door: Door, cluster: str | None) -> MpsfleetError | None:
@@ -105,12 +116,10 @@ def check_cluster(door: Door, cluster: str | None) -> MpsfleetError | None:
     return None
 
 
-def _take(
-    door: Door, name: str, cluster: str | None, dry_run: bool, decide: Callable[[Node], Decision]
-) -> Outcome:
-    if not nodes.is_literal(name):
+def _take(door: Door, name: str, terms: Terms, decide: Callable[[Node], Decision]) -> Outcome:
+    if not is_literal(name):
         return _none(name, Refused(f"{show(name)} is not the literal name of one node (no lists, ranges or ALL)."))
-    wrong = check_cluster(door, cluster)
+    wrong = check_cluster(door, terms.cluster)
     if wrong is not None:
         return _none(name, wrong)
     before = door.show_node(name)
@@ -120,10 +129,11 @@ def _take(
         return _none(name, Refused(f"slurmctld knows no node {name}; `mpsfleet slurm nodes` lists those it knows."))
     decision = decide(before)
     if decision.action is Action.REFUSE:
-        return Outcome(name, Action.NONE, decision.why, before=before, error=Refused(decision.why), dry_run=dry_run)
+        refused = Refused(f"{name}: {decision.why}")
+        return Outcome(name, Action.NONE, decision.why, before=before, error=refused, dry_run=terms.dry_run)
     if decision.action is Action.NONE:
-        return Outcome(name, Action.NONE, decision.why, before=before, after=before, dry_run=dry_run)
-    if dry_run:
+        return Outcome(name, Action.NONE, decision.why, before=before, after=before, dry_run=terms.dry_run)
+    if terms.dry_run:
         return Outcome(name, decision.action, decision.why, changed=True, before=before, dry_run=True)
     return _act(door, before, decision)
 
@@ -154,11 +164,14 @@ def _is_in_effect(after: Node, decision: Decision) -> bool:
     return after.state.is_drain and after.reason is not None and after.reason.text == str(decision.reason)
 
 
-def _wait(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -> Outcome:
-    """Read until the node is IDLE+DRAIN, for us, or the time is over (refused: jobs are still on it).
+def wait_until_free(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -> Outcome:
+    """Read on after a drain until the node is IDLE+DRAIN, for us, or the time is over (refused: jobs are still on it).
 
-    A slurmctld that does not answer for a while (it is restarted) does not end the wait.
+    A slurmctld that does not answer for a while (it is restarted) does not end the wait. After a drain that failed, or
+    was a dry run, there is nothing to wait for.
     """
+    if outcome.error is not None or outcome.dry_run:
+        return outcome
     deadline = clock.now() + wait_s
     node, trouble, pause_s = outcome.after, "", _POLL_S
     while node is not None and (trouble or not node.state.drained):
@@ -166,7 +179,7 @@ def _wait(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -> Outcome:
             return _with(outcome, node, Refused(f"While waiting, the drain of {node.name} ceased to be ours."))
         left = deadline - clock.now()
         if left <= 0:
-            late = f"{node.name} is not free after {wait_s:g} s: its state is {show(node.state.raw, 80)}; it stays drained."
+            late = f"{node.name} is not free after {wait_s:g} s (state {show(node.state.raw, 80)}); it stays drained."
             return _with(outcome, node, NotAsked(trouble) if trouble else Refused(late))
         clock.sleep(min(pause_s, left))
         pause_s = min(pause_s * 1.5, _LONGEST_POLL_S)
@@ -179,7 +192,7 @@ def _wait(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -> Outcome:
 
 
 def _with(outcome: Outcome, after: Node | None, error: MpsfleetError | None) -> Outcome:
-    return Outcome(outcome.node, outcome.action, outcome.why, outcome.changed, outcome.before, after, error)
+    return replace(outcome, after=after, error=error)
 
 
 def _none(name: str, error: MpsfleetError) -> Outcome:

@@ -7,22 +7,24 @@ host without a report, not garbage, not a Slurm that could not be asked.
 
 from __future__ import annotations
 
-import difflib
+import collections
 import re
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet import codes
-from mpsfleet.codes import SEVERITIES
-from mpsfleet.slurm import drains, nodes
+from mpsfleet.show import show
+from mpsfleet.slurm import drains, drift
 from mpsfleet.slurm.commands import Unreadable
 from mpsfleet.slurm.drains import Action
-from mpsfleet.slurm.gres import count_of
+from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
+from mpsfleet.slurm.notices import Notice, highest, rank, worst
 from mpsfleet.slurm.reasons import MOST_GPU, DrainReason
 from mpsfleet.slurm.reports import Finding, Garbage, HostReport, Report
-from mpsfleet.slurm.show import show
 
-INFO = "info"  # a line for a person that does not count in the verdict
+if TYPE_CHECKING:
+    from mpsfleet.slurm.drift import Registry
+
 _GPU = re.compile(r"gpu ?([0-9]{1,3})\b", re.IGNORECASE)
 _INDEX = re.compile(r"[0-9]{1,3}")
 
@@ -30,17 +32,9 @@ _INDEX = re.compile(r"[0-9]{1,3}")
 class SlurmView(NamedTuple):
     """What Slurm answered, once for the whole fleet; `error` says why it cannot be used."""
 
-    cluster: Optional[str]
+    cluster: str | None
     table: NodeTable
-    error: Optional[str] = None
-
-
-class Notice(NamedTuple):
-    """One sentence about a host; `severity` is one of codes.SEVERITIES or INFO."""
-
-    severity: str
-    sentence: str
-    remedy: str = ""
+    error: str | None = None
 
 
 class Decision(NamedTuple):
@@ -48,7 +42,7 @@ class Decision(NamedTuple):
 
     action: Action  # DRAIN or NONE
     why: str
-    reason: Optional[DrainReason] = None
+    reason: DrainReason | None = None
     done: bool = False
 
 
@@ -56,17 +50,17 @@ class HostVerdict(NamedTuple):
     """One host: how it is, what is to be said, and what is to be done."""
 
     host: str
-    node: Optional[str]
+    node: str | None
     verdict: str
-    notices: Tuple[Notice, ...]
+    notices: tuple[Notice, ...]
     decision: Decision
-    slurm: Optional[Node] = None
+    slurm: Node | None = None
 
     @property
     def message(self) -> str:
         """The sentence of the worst notice."""
-        worst = [each.sentence for each in self.notices if each.severity == self.verdict]
-        return worst[0] if worst else "Nothing was found."
+        told = [each.sentence for each in self.notices if each.severity == self.verdict]
+        return told[0] if told else "Nothing was found."
 
 
 class FleetVerdict(NamedTuple):
@@ -74,54 +68,45 @@ class FleetVerdict(NamedTuple):
 
     verdict: str
     slurm: SlurmView
-    hosts: Tuple[HostVerdict, ...]
+    hosts: tuple[HostVerdict, ...]
 
 
 def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) -> FleetVerdict:
     """Join reports and Slurm's nodes. Equal inputs give an equal verdict; `who` is the name our drains bear."""
-    claims: dict[str, list[str]] = {}
-    for each in reports:
-        claims.setdefault(each.node or "", []).append(each.host)
-    names = [each.host for each in reports]
-    twice = {each for each in names if names.count(each) > 1} if len(set(names)) < len(names) else set()
-    hosts = tuple(_host(each, slurm, who, claims[each.node or ""], each.host in twice) for each in reports)
-    worst = [each.verdict for each in hosts] or ["unknown"]
-    if slurm.error is not None:
-        worst.append("unknown")
-    return FleetVerdict(highest(worst), slurm, hosts)
+    claims = collections.Counter(each.node for each in reports)
+    names = collections.Counter(each.host for each in reports)
+    known = drift.registry(slurm.table, claims)
+    hosts = tuple(_host(each, slurm, known, who, (names[each.host], claims[each.node])) for each in reports)
+    verdicts = [each.verdict for each in hosts] or ["unknown"]
+    return FleetVerdict(worst(verdicts if slurm.error is None else [*verdicts, "unknown"]), slurm, hosts)
 
 
-def highest(severities: list[str]) -> str:
-    """Give the worst severity; INFO does not count."""
-    return max((each for each in severities if each != INFO), key=SEVERITIES.index, default="ok")
+def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None, times: tuple[int, int]) -> HostVerdict:
+    doubts = _map_notices(given, *times)
+    name = given.node if not doubts else None
+    told = [*doubts, *_report_notices(given)]
+    if slurm.error is None and name is not None:
+        told += drift.notices(given.host, name, known, is_clean=highest(told) == "ok")
+    node = known.by_name.get(name) if name is not None else None
+    decision = _decide(given, slurm, node, who, is_mapped=name is not None)
+    told.sort(key=lambda each: rank(each.severity))
+    return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node)
 
 
-def _host(
-    given: HostReport, slurm: SlurmView, who: str | None, claimants: list[str], is_twice: bool
-) -> HostVerdict:
-    notices = list(_map_notices(given, claimants, is_twice))
-    is_mapped = not notices
-    notices += _report_notices(given)
-    node = slurm.table.node(given.node) if is_mapped and given.node is not None else None
-    if slurm.error is None and is_mapped and given.node is not None:
-        notices += _drift(given.host, given.node, slurm.table, is_clean=highest([n.severity for n in notices]) == "ok")
-    decision = _decide(given, slurm, node, who, is_mapped)
-    notices.sort(key=lambda each: -SEVERITIES.index(each.severity) if each.severity != INFO else 1)
-    verdict = highest([each.severity for each in notices])
-    return HostVerdict(given.host, given.node, verdict, tuple(notices), decision, node)
+def _map_notices(given: HostReport, named: int, claimed: int) -> list[Notice]:
+    """Say what is wrong with the inventory's own map; then the host is unknown and its report means nothing.
 
-
-def _map_notices(given: HostReport, claimants: list[str], is_twice: bool) -> list[Notice]:
-    """Say what is wrong with the inventory's own map; then the host is unknown and its report means nothing."""
+    `named`: how often the reports name the host; `claimed`: how many hosts claim its node.
+    """
     fix = "Set mps_slurm_node_name for each host in the inventory."
-    if is_twice:
+    if named > 1:
         return [Notice("unknown", "The reports name this host more than once.", "Run the audit again.")]
     if given.node is None:
         return [Notice("unknown", "The inventory gives this host no Slurm node name.", fix)]
-    if not nodes.is_literal(given.node):
+    if not is_literal(given.node):
         return [Notice("unknown", f"{show(given.node)} is not the literal name of one Slurm node.", fix)]
-    if len(claimants) > 1:
-        return [Notice("unknown", f"{len(claimants)} inventory hosts claim the Slurm node {given.node}.", fix)]
+    if claimed > 1:
+        return [Notice("unknown", f"{claimed} inventory hosts claim the Slurm node {given.node}.", fix)]
     return []
 
 
@@ -152,38 +137,6 @@ def _notice(finding: Finding) -> Notice:
     return Notice(finding.severity, f"{show(finding.message)} [{show(finding.code, 60)}]", remedy)
 
 
-def _drift(host: str, name: str, table: NodeTable, *, is_clean: bool) -> list[Notice]:
-    """Compare the map and Slurm's registration: the node is known, readable, and has something that MPS serves."""
-    node = table.node(name)
-    if node is None:
-        problem = table.problem(name)
-        if problem is not None:
-            return [Notice("unknown", f"Slurm's answer about the node is not used: {problem.sentence}.")]
-        near = _nearest(host, name, table)
-        hint = f" (perhaps {near})" if near else ""
-        return [Notice("unknown", f"slurmctld knows no node {name}.", f"Set mps_slurm_node_name of {host}{hint}.")]
-    found: list[Notice] = []
-    has_mps, has_shard = count_of(node.gres, "mps"), count_of(node.gres, "shard")
-    if not has_mps and not has_shard:
-        sentence = "Slurm gives the node no gres/mps and no gres/shard, so no job can ask it for MPS."
-        found.append(Notice("warn", sentence, "Add mps to the node's Gres in slurm.conf and gres.conf."))
-    elif not has_mps:
-        found.append(Notice(INFO, "Slurm gives the node gres/shard and no gres/mps."))
-    if is_clean and drains.our_reason(node) is not None:
-        left = f"Nothing was found, and the node is still drained by mpsfleet ({drains.our_reason(node)})."
-        found.append(Notice(INFO, left, "Give it back with `mpsfleet slurm undrain NODE`."))
-    return found
-
-
-def _nearest(host: str, name: str, table: NodeTable) -> str | None:
-    """Guess which Slurm node an inventory host is: by the host name slurmd runs under, else by likeness."""
-    short = {host, name, host.split(".")[0]}
-    for node in table.nodes:
-        if short & {node.hostname, node.address, (node.hostname or "").split(".")[0] or None}:
-            return node.name
-    return next(iter(difflib.get_close_matches(name, [each.name for each in table.nodes], 1)), None)
-
-
 def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
     """Give the finding that drains, with its GPU's index: the first by the order of codes.py, then of the GPUs."""
     place = {code: number for number, code in enumerate(codes.BY_NAME)}
@@ -207,9 +160,7 @@ def _gpu(finding: Finding) -> int | None:
     return numbers[0] if numbers and numbers[0] <= MOST_GPU else None
 
 
-def _decide(
-    given: HostReport, slurm: SlurmView, node: Node | None, who: str | None, is_mapped: bool
-) -> Decision:
+def _decide(given: HostReport, slurm: SlurmView, node: Node | None, who: str | None, *, is_mapped: bool) -> Decision:
     report = usable_report(given)
     if report is None or not is_mapped:
         return Decision(Action.NONE, "The node's own state is unknown, and unknown drains nothing.")
@@ -238,7 +189,7 @@ def _why_not(report: Report) -> str:
     return "What was found is reported and drains no node."
 
 
-def view_of(cluster: Union[str, Unreadable], table: Union[NodeTable, Unreadable], wanted: str | None) -> SlurmView:
+def view_of(cluster: str | Unreadable, table: NodeTable | Unreadable, wanted: str | None) -> SlurmView:
     """Put Slurm's answers together; a cluster other than the wanted one is not used."""
     nothing = NodeTable((), ())
     if isinstance(cluster, Unreadable):

@@ -7,6 +7,7 @@ the group is killed, and a child that cannot be killed is not waited for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -159,10 +160,8 @@ class _Child:
 
     def kill(self) -> None:
         """Kill the group and reap; a child that does not die within the grace is left to init."""
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # our own unreaped child: its pid cannot have been reused
-        except (ProcessLookupError, PermissionError):
-            pass
         end = time.monotonic() + _GRACE_S
         while not self.reap() and time.monotonic() < end:
             time.sleep(0.005)

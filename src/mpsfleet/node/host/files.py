@@ -164,7 +164,7 @@ def read_or_none(path: str, cap: int = 1 << 20) -> bytes | None:
 
 
 def publish(path: str, data: bytes, mode: int) -> None:
-    """Write a file by a temporary one (O_EXCL) in the same directory and a rename; `path` must be in a root-only place."""
+    """Write a file by a temporary one (O_EXCL) beside it and a rename; `path` must be in a root-only place."""
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -33,7 +33,7 @@ def state_directory(host: Host) -> str:
 
 @contextlib.contextmanager
 def held(host: Host, name: str, limit_s: float) -> Iterator[None]:
-    """Hold the lock `name` ("node", or a GPU's UUID); Refused when another mpsfleet holds it for longer than `limit_s`."""
+    """Hold the lock `name` ("node", or a GPU's UUID); Refused when another mpsfleet keeps it beyond `limit_s`."""
     path = os.path.join(state_directory(host), f"{name}.lock")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + limit_s

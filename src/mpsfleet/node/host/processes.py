@@ -75,7 +75,7 @@ def hold(pid: int, is_it: Callable[[int], bool]) -> Held | None:
 
 
 def become(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], output_fd: int) -> None:
-    """Replace this process: input from /dev/null, both outputs to `output_fd`, nothing else inherited. Never returns."""
+    """Replace this process: input from /dev/null, both outputs to `output_fd`, nothing else inherited."""
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(output_fd, 1)
@@ -83,7 +83,7 @@ def become(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], outp
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
     os.chdir("/")
-    os.execve(argv[0], argv, dict(environment))
+    os.execve(argv[0], argv, dict(environment))  # no shell is what is wanted
 
 
 def drop_to(uid: int, gid: int) -> None:

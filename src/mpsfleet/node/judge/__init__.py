@@ -29,7 +29,7 @@ def judge(facts: Facts, desired: Desired) -> Report:
     for name, each in _JUDGES:
         try:
             findings += each(facts, desired)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the node is not known to be well
+        except Exception as error:  # noqa: BLE001  # four turns; whatever it is, the node is not known to be well
             message = f"the judgement of {name} failed: {type(error).__name__}: {error}; this is a defect of mpsfleet"
             findings.append(finding("probe-failed", name, message))
     return report(facts.node, tuple(findings))

@@ -30,7 +30,7 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
 
 
 def _hijacked(facts: Facts) -> tuple[Finding, ...]:
-    """A socket is somebody else's when its listener is not the daemon that holds this directory's control_lock."""
+    """Find the sockets whose listener is not the daemon that holds this directory's control_lock."""
     serving = facts.serving()
     found = []
     for name, peer in (("control", facts.control), ("control_privileged", facts.privileged)):
@@ -54,8 +54,9 @@ def _stranger(facts: Facts, name: str, peer: Peer) -> Finding:
     if peer.pid == 0:
         message = f"{facts.pipe.path}/{name} is served from another process namespace, so its owner cannot be told"
         return finding("probe-failed", f"{facts.pipe.path}/{name}", message)
+    program = f" ({show(peer.comm, 20)})" if peer.comm else ""
     message = (
-        f"{facts.pipe.path}/{name} is served by process {peer.pid} ({show(peer.comm, 20)}) of user {peer.uid}, "
+        f"{facts.pipe.path}/{name} is served by process {peer.pid}{program} of user {peer.uid}, "
         "not by the control daemon of that directory, so jobs connect to a stranger"
     )
     return finding("socket-hijacked", f"{facts.pipe.path}/{name}", message, pid=peer.pid, uid=peer.uid, comm=peer.comm)
@@ -112,7 +113,7 @@ def _silent(facts: Facts, serving: Daemon, said: Silence) -> Finding:
 
 
 def _wedged(who: str, pid: int, said: Silence) -> Finding:
-    """A silent daemon: stopped and uninterruptible are the node's own evidence; the rest a user can bring about."""
+    """Tell a silent daemon's cause: stopped and uninterruptible are the node's; the rest a user can bring about."""
     within = f"did not answer within {said.seconds:g} s"
     if said.daemon_state in ("T", "t"):
         message = f"{who} is stopped (SIGSTOP) and {within}"
@@ -160,6 +161,8 @@ def _duplicate(other: Daemon, desired: Desired) -> Finding:
             f"another control daemon of root's, {pid}, serves {show(other.directory)} beside the configured "
             f"{desired.pipe_directory}, on the same GPUs"
         )
+        remedy = "Stop what starts it, or end it with `mpsfleet node reset --others` on the drained node."
+        return finding("daemon-duplicate", f"daemon {pid}", message, remedy=remedy, pid=pid, directory=other.directory)
     return finding("daemon-duplicate", f"daemon {pid}", message, pid=pid, directory=other.directory)
 
 

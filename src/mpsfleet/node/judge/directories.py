@@ -35,7 +35,9 @@ def _absent(role: str, directory: Directory) -> Finding:
     subject = f"{role} directory {directory.path}"
     at = directory.reason or directory.path
     if directory.kind == "missing":
-        part = f"{role} directory {directory.path} does not exist" + (f" ({at} is missing)" if at != directory.path else "")
+        part = f"{role} directory {directory.path} does not exist" + (
+            f" ({at} is missing)" if at != directory.path else ""
+        )
         return finding("directory-missing" if role == "pipe" else "log-directory-missing", subject, part)
     if directory.kind == "unreadable":
         return finding("probe-failed", subject, f"{role} directory {directory.path} cannot be looked at: {at}")
@@ -51,7 +53,9 @@ def _absent(role: str, directory: Directory) -> Finding:
 def _parent(role: str, directory: Directory, parent: Parent) -> Finding | None:
     subject = f"{role} directory {directory.path}"
     if parent.uid != OWNER_UID:
-        message = f"{parent.path}, above the {role} directory {directory.path}, belongs to user {parent.uid}, not to root"
+        message = (
+            f"{parent.path}, above the {role} directory {directory.path}, belongs to user {parent.uid}, not to root"
+        )
     elif changeable(parent):
         message = (
             f"{parent.path}, above the {role} directory {directory.path}, has mode {parent.mode:04o}: "
@@ -93,7 +97,9 @@ def _mode(role: str, directory: Directory) -> tuple[Finding, ...]:
         )
         return (finding("directory-mode", subject, message, mode=f"{directory.mode:04o}"),)
     if role == "pipe" and not directory.mode & _OTHERS_PASS:
-        message = f"pipe directory {directory.path} has mode {directory.mode:04o}: users cannot pass it; 0755 is what jobs need"
+        message = (
+            f"pipe directory {directory.path} has mode {directory.mode:04o}: users cannot pass it; it must be 0755"
+        )
         return (finding("directory-mode", subject, message, origin="node", mode=f"{directory.mode:04o}"),)
     if role == "pipe":
         return ()  # narrower for reading only, e.g. 0711: users still connect

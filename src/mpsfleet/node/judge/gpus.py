@@ -56,7 +56,9 @@ def _count(found: int, desired: Desired) -> tuple[Finding, ...]:
 def _unanswered(gpus: Gpus) -> Finding:
     if gpus.outcome == "mismatch":
         library = f" (libraries {show(gpus.detail, 40)})" if gpus.detail else ""
-        message = f"the NVIDIA libraries{library} do not match the loaded kernel driver: packages were upgraded under it"
+        message = (
+            f"the NVIDIA libraries{library} do not match the loaded kernel driver: packages were upgraded under it"
+        )
         return finding("driver-mismatch", _SUBJECT, message, library=gpus.detail)
     if gpus.outcome == "no-driver":
         return finding("driver-not-loaded", _SUBJECT, "nvidia-smi cannot communicate with the NVIDIA driver")

@@ -24,8 +24,8 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
     started = facts.started_with
     if isinstance(started, float) and abs(started - wanted) <= _TOLERANCE:
         message = (
-            f"the default thread percentage is {said.percentage:g}, not the configured {wanted:g}: it was changed on the "
-            "running daemon, which this driver allows any user"
+            f"the default thread percentage is {said.percentage:g}, not the configured {wanted:g}: "
+            "it was changed on the running daemon, which this driver allows any user"
         )
         return (finding("percentage-tampered", _SUBJECT, message, now=said.percentage, configured=wanted),)
     since = "" if started is None or isinstance(started, Unreadable) else f"; the daemon was started with {started:g}"

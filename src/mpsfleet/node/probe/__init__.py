@@ -6,11 +6,10 @@ Whoever else uses the daemon may make it busy for a moment; the query is repeate
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from typing import TYPE_CHECKING
 
-from mpsfleet.node.host import children, processes
+from mpsfleet.node.host import children, files, processes
 from mpsfleet.node.model import Answers, Daemon, Directory, Facts, Peer, Silence, Unreadable, UserView, serving
 from mpsfleet.node.probe import directories, gpu, mps, procfs
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 PROBE_USER = "mpsfleet"
 _FALLBACK = "nobody"
 _USER_LIMIT_S = 1.0
+_PASSWD_GID = 3  # field of passwd(5)
 
 
 def short_name() -> str:
@@ -51,7 +51,11 @@ def _probe(host: Host, desired: Desired, pipe: Directory, fd: int, log: Director
     owner = serving(pipe, daemons)
     # root speaks only to this directory's daemon: the socket's listener must be the holder of its control_lock
     ask = binary and owner is not None and privileged.outcome == "listening" and privileged.pid == owner.process.pid
-    look = _look_as_user(host, desired) if fd >= 0 else UserView(False, pipe.reason or pipe.path, "ENOENT")
+    look = (
+        _look_as_user(host, desired)
+        if fd >= 0
+        else UserView(reached=False, step=pipe.reason or pipe.path, error="ENOENT")
+    )
     answer, gpu_answer = _ask(host, desired, fd if ask else -1)
     if answer is not None:
         said = mps.understand(answer, desired.query_timeout_s)
@@ -97,31 +101,41 @@ def _look_as_user(host: Host, desired: Desired) -> children.Apart | Unreadable:
     """Look with the eyes of an ordinary user: the program's own system user, else nobody."""
     if os.geteuid() != 0:
         return Unreadable("only root can look as another user")
-    user = probe_user()
+    user = probe_user(host)
     if user is None:
-        return Unreadable(f"there is neither a user {PROBE_USER} nor {_FALLBACK}")
+        return Unreadable(f"/etc/passwd has neither {PROBE_USER} nor {_FALLBACK}")
     uid, gid, _name = user
     return children.Apart(lambda: mps.as_user(host, desired, lambda: processes.drop_to(uid, gid)), _USER_LIMIT_S)
 
 
-def probe_user() -> tuple[int, int, str] | None:
-    """Return uid, gid and name of the ordinary user to look as; None when there is none."""
+def probe_user(host: Host) -> tuple[int, int, str] | None:
+    """Return uid, gid and name of the ordinary user to look as; None when there is none.
+
+    Read from /etc/passwd itself: a lookup through the name service may wait for a directory server.
+    """
+    try:
+        lines = files.read(host.path("/etc/passwd"), 1 << 22).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    known = {words[0]: words for line in lines if len(words := line.split(":")) > _PASSWD_GID}
     for name in (PROBE_USER, _FALLBACK):
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return entry.pw_uid, entry.pw_gid, name
+        uid, gid = known.get(name, ["", "", "", ""])[2:4]
+        if uid.isdigit() and gid.isdigit() and int(uid) != 0:
+            return int(uid), int(gid), name
     return None
 
 
 def _what_user_saw(look: children.Apart) -> UserView | Unreadable:
     raw = look.result()
-    return Unreadable(f"the look as a user did not end within {_USER_LIMIT_S:g} s") if raw is None else mps.user_view(raw)
+    return (
+        Unreadable(f"the look as a user did not end within {_USER_LIMIT_S:g} s") if raw is None else mps.user_view(raw)
+    )
 
 
 def _look_closer(host: Host, desired: Desired, facts: Facts) -> Facts:
     """Read what only matters when something is wrong: why a daemon is silent, what a daemon was started with."""
+    if not isinstance(facts.daemons, Unreadable) and any(each.deleted for each in facts.daemons):
+        facts = facts._replace(daemons=tuple(_named(host, each) for each in facts.daemons))
     daemon = facts.serving()
     said = facts.said
     if isinstance(said, Silence) and said.outcome == "timeout" and daemon is not None:
@@ -133,15 +147,32 @@ def _look_closer(host: Host, desired: Desired, facts: Facts) -> Facts:
     return facts
 
 
-def _started_with(host: Host, daemon: Daemon) -> float | None | Unreadable:
+def _named(host: Host, daemon: Daemon) -> Daemon:
+    """Name the directory of a daemon whose files are gone by its environment: the descriptor may have lost its path.
+
+    (A unit's sandbox mounts the directory; when it is deleted outside, that mount is detached and paths begin there.)
+    """
+    if not daemon.deleted:
+        return daemon
+    named = _environment(host, daemon, "CUDA_MPS_PIPE_DIRECTORY")
+    return daemon if not named else daemon._replace(directory=named[len(host.root) :])
+
+
+def _environment(host: Host, daemon: Daemon, name: str) -> str | None:
+    """Return a variable the daemon was started with, "" where it has none, None where it cannot be read in time."""
+
     def read() -> bytes:
-        value = procfs.environment_value(host, daemon.process.pid, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-        return (value or "").encode()
+        return (procfs.environment_value(host, daemon.process.pid, name) or "").encode()
 
     raw = children.Apart(read, _USER_LIMIT_S).result()
-    if raw is None:
+    return None if raw is None else raw.decode("utf-8", "replace")
+
+
+def _started_with(host: Host, daemon: Daemon) -> float | Unreadable | None:
+    value = _environment(host, daemon, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+    if value is None:
         return Unreadable("the daemon's environment could not be read")
     try:
-        return float(raw) if raw else None
+        return float(value) if value else None
     except ValueError:
-        return Unreadable(f"the daemon was started with the percentage {raw!r}")
+        return Unreadable(f"the daemon was started with the percentage {value!r}")

@@ -40,7 +40,9 @@ def look(host: Host, path: str) -> tuple[Directory, int]:
             parents.append(Parent(walked or "/", here.st_uid, here.st_gid, stat.S_IMODE(here.st_mode), "directory"))
             walked += "/" + part
             last = number == len(parts) - 1
-            inner = os.open(part, (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if last else _PATH, dir_fd=fd)
+            inner = os.open(
+                part, (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if last else _PATH, dir_fd=fd
+            )
             os.close(fd)
             fd = inner
             now = os.fstat(fd)

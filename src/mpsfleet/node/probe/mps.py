@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import struct
 from typing import TYPE_CHECKING, Callable
 
@@ -41,10 +42,10 @@ def peer(host: Host, directory_fd: int, name: str) -> Peer:
         kind = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode
     except OSError as error:
         return Peer("absent" if error.errno == errno.ENOENT else "failed", reason=error.strerror or "")
-    if kind & 0o170000 != 0o140000:  # S_IFSOCK
+    if not stat.S_ISSOCK(kind):
         return Peer("not-a-socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.setblocking(False)
+        connection.settimeout(0)
         try:
             connection.connect(path)
         except OSError as error:
@@ -121,7 +122,7 @@ def as_user(host: Host, desired: Desired, drop: Callable[[], None]) -> bytes:
             os.stat(f"{walked}/.")
         step = f"{path}/control"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.setblocking(False)
+            connection.settimeout(0)
             connection.connect(step)
         step = f"{path}/log"
         os.close(os.open(step, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))

@@ -66,9 +66,7 @@ def named_mps(host: Host) -> tuple[Process, ...] | Unreadable:
 def daemons(host: Host, processes: tuple[Process, ...]) -> tuple[Daemon, ...]:
     """Return the control daemons of the node's owner among `processes`. A zombie holds nothing and is none."""
     return tuple(
-        daemon
-        for each in processes
-        if each.uid == host.owner_uid and (daemon := _daemon(host, each)) is not None
+        daemon for each in processes if each.uid == host.owner_uid and (daemon := _daemon(host, each)) is not None
     )
 
 
@@ -81,7 +79,7 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
     for number in numbers:
         try:
             target = os.readlink(f"{base}/{number}")
-            bare = target[: -len(_DELETED)] if target.endswith(_DELETED) else target
+            bare = target.removesuffix(_DELETED)
             if not bare.endswith(_LOCK) or _is_server(host, owner.pid):
                 continue
             now = os.stat(f"{base}/{number}")
@@ -93,7 +91,7 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
 
 
 def _is_server(host: Host, pid: int) -> bool:
-    """A server inherits the daemon's descriptors: tell it by its program."""
+    """Tell a server, which inherits the daemon's descriptors, by its program."""
     return os.readlink(f"{host.proc}/{pid}/exe").replace(_DELETED, "").endswith("-server")
 
 

@@ -37,6 +37,11 @@ class ActionModule(ActionBase):
         except AnsibleError as error:
             return {"changed": False, "report": None, "error": f"The audit could not be run: {error}"}
         if result.get("failed"):
-            said = result.get("msg") or result.get("module_stderr") or "it gave no reason"
-            return {"changed": False, "report": None, "error": f"The audit could not be run: {said}"}
+            return {"changed": False, "report": None, "error": f"The audit could not be run: {_said(result)}"}
         return result
+
+
+def _said(result: dict[str, Any]) -> str:
+    """Return why a module failed: its own words, and the last line of what the interpreter said where it crashed."""
+    words = [str(result.get("msg") or "it gave no reason"), *str(result.get("module_stderr", "")).splitlines()[-1:]]
+    return ": ".join(each.strip() for each in words if each.strip())

@@ -9,6 +9,7 @@ It reads hostvars itself. As arguments of a plain module the reports would be te
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants as C
@@ -18,12 +19,11 @@ from ansible.utils.display import Display
 
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.audits import SCHEMA, host_entry
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program import run_module
-from ansible_collections.mpsfleet.mps.plugins.plugin_utils.outcome import local_answer, registered_result
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.outcome import local_answer, printed_lines, registered_result
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.printable import printable
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.trigger_drain import is_drain_wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ansible.playbook.play import Play
 
 ARGUMENTS = {
@@ -49,14 +49,13 @@ class ActionModule(ActionBase):
         _result, arguments = self.validate_argument_spec(ARGUMENTS)
         self._refuse_what_cannot_judge_all()
         is_wanted = _is_drain_wanted(arguments["trigger_drain"])
-        hosts, held_back = _entries(variables, arguments["audit_result"])
+        hosts, problems, held_back = _entries(variables, arguments["audit_result"])
         answer = self._answer(hosts, arguments, variables, is_wanted=is_wanted and not held_back)
         if is_wanted and held_back:
             answer["lines"].append(f"nothing is drained, since mps_enabled is false for {', '.join(held_back)}")
-        result = registered_result(answer)
-        for line in result["lines"]:
-            Display().display(line, color=COLORS.get(line.split(":")[0].lower()))
-        return result
+        for line in printed_lines(answer, problems):
+            Display().display(line, color=_color(line))
+        return registered_result(answer, problems)
 
     def _refuse_what_cannot_judge_all(self) -> None:
         play = _play_of(self._task)
@@ -92,12 +91,18 @@ class ActionModule(ActionBase):
         except AnsibleConnectionFailure as error:
             return local_answer(hosts, f"the controller {controller} cannot be reached: {error}")
         except AnsibleError as error:
-            return local_answer(hosts, f"the controller {controller} could not be asked: {error}")
+            return local_answer(hosts, f"on {controller}: {error}")
         answer = result.get("answer")
         if not isinstance(answer, dict):
             said = result.get("msg") or "it gave no answer"
-            return local_answer(hosts, f"the controller {controller} could not be asked: {said}")
+            return local_answer(hosts, f"on {controller}: {said}")
         return answer
+
+
+def _color(line: str) -> str | None:
+    """Return the colour of a line `HOSTS: VERDICT: sentence`; None for all other lines."""
+    pieces = line.split(": ", 2)
+    return COLORS.get(pieces[1]) if len(pieces) > 1 else None
 
 
 def _is_drain_wanted(value: Any) -> bool:
@@ -115,21 +120,27 @@ def _play_of(task: Any) -> Play:
     return parent._play
 
 
-def _entries(variables: dict[str, Any], audit_result: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the reports' entry of each host of the play, and the hosts on which nothing may be changed.
+def _entries(
+    variables: dict[str, Any], audit_result: str
+) -> tuple[list[dict[str, Any]], dict[str, str], list[str]]:
+    """Return the reports' entry of each host of the play, the hosts' problems, and the hosts that mps_enabled excludes.
 
     Reports are read untemplated: they are data, and templating a thousand of them takes seconds.
     """
     hostvars = variables["hostvars"]
     entries = []
+    problems = {}
     held_back = []
     for host in variables["ansible_play_hosts_all"]:
         raw = hostvars.raw_get(host)
         node = str(_variable(hostvars, host, raw, "mps_slurm_node_name") or host.split(".")[0])
-        entries.append(host_entry(host, node, raw.get(audit_result)))
+        registered = raw.get(audit_result)
+        entries.append(host_entry(host, node, registered))
+        if isinstance(registered, Mapping) and registered.get("problem"):
+            problems[host] = printable(registered["problem"], 400)
         if str(_variable(hostvars, host, raw, "mps_enabled")).lower() in ("false", "no", "0"):
             held_back.append(host)
-    return entries, held_back
+    return entries, problems, held_back
 
 
 def _variable(hostvars: Any, host: str, raw: Mapping[str, Any], name: str) -> Any:

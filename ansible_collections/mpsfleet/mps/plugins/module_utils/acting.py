@@ -9,7 +9,7 @@ WELL = ("ok", "warn")  # verdicts after which an acting verb has reached what it
 def acting_result(answer: dict, is_check: bool, is_judged: bool = True) -> dict:
     """Return a module's result for the answer of an acting verb; it holds ``failed`` and ``msg`` where it failed.
 
-    A refusal in check mode is told, not failed: the precondition (a drained node) may be what an earlier task of the
+    A refusal in check mode is told in ``refused``, not failed: the precondition (a drained node) may be what an earlier task of the
     same play would have brought about. ``is_judged`` says that the node must be well afterwards.
     """
     refused = answer.get("refused") or None
@@ -20,8 +20,6 @@ def acting_result(answer: dict, is_check: bool, is_judged: bool = True) -> dict:
         "refused": refused,
         "report": answer.get("report"),
     }
-    if refused and is_check:
-        result["warnings"] = ["Would be refused as things are now: {0}".format(refused)]
     problem = answer.get("failed") or ("" if is_check else refused)
     if is_judged and not is_check:
         problem = problem or _still_sick(answer.get("report"))
@@ -40,7 +38,12 @@ def _diff(change: dict) -> dict:
     what = change.get("what", "")
     if before is None and after is None:
         return {"prepared": "{0} {1}: {2}\n".format(change.get("action", ""), what, change.get("detail", ""))}
-    return {"before_header": what, "after_header": what, "before": before or "", "after": after or ""}
+    return {"before_header": what, "after_header": what, "before": _lines(before or ""), "after": _lines(after or "")}
+
+
+def _lines(text: str) -> str:
+    """Return the text with a line end at its end, as Ansible's diff expects; "" for none."""
+    return text if not text or text.endswith("\n") else text + "\n"
 
 
 def _without_contents(change: dict) -> dict:

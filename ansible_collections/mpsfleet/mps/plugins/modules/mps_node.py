@@ -118,6 +118,8 @@ def main() -> None:
     result["diff"] = acting.diffs(answer.values.get("changes") or [])
     if result.get("failed"):
         module.fail_json(**result)
+    if result["refused"]:
+        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
     module.exit_json(**result)
 
 

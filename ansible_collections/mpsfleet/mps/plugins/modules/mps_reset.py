@@ -102,6 +102,8 @@ def main() -> None:
     result = acting.acting_result(answer.values, is_check=module.check_mode)
     if result.get("failed"):
         module.fail_json(**result)
+    if result["refused"]:
+        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
     module.exit_json(**result)
 
 

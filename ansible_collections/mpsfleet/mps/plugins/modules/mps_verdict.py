@@ -24,7 +24,8 @@ extends_documentation_fragment:
 options:
   audit_result:
     description:
-      - The name under which the audits were registered.
+      - The name under which the audits were registered. Such a result may also hold C(problem), a sentence on what was
+        asked for and not done on the host; then the task fails and tells it.
     type: str
     default: mps_audit_result
   trigger_drain:
@@ -81,7 +82,7 @@ counts:
   returned: always
   type: dict
 hosts:
-  description: The hosts that are not V(ok).
+  description: The hosts that are not V(ok), and those with a problem.
   returned: always
   type: list
   elements: dict
@@ -104,6 +105,9 @@ hosts:
     reason:
       description: The reason that Slurm has for the state.
       type: str
+    problem:
+      description: What was asked for and not done on the host, by C(problem) of the registered result; null for nothing.
+      type: str
     decision:
       description: What was decided for the node in Slurm, with the reason, why, and whether it was done.
       type: dict
@@ -111,11 +115,6 @@ slurm:
   description: Whether Slurm was asked, its cluster, and the error where it could not be asked.
   returned: always
   type: dict
-lines:
-  description: What was printed.
-  returned: always
-  type: list
-  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

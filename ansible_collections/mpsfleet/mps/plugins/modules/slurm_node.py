@@ -91,7 +91,8 @@ after:
 refused:
   description:
     - The precondition that does not hold. Null where all hold.
-    - In check mode a refusal is returned with a warning, since an earlier task may be meant to bring it about.
+    - In check mode a refused V(undrained) is returned with a warning, since an earlier task may be meant to make the
+      node fit for it.
   returned: when Slurm was asked
   type: str
 """
@@ -142,8 +143,8 @@ def main() -> None:
     result = {key: answer.values.get(key) for key in ("action", "why", "before", "after", "refused")}
     result["changed"] = bool(answer.values.get("changed"))
     problem = answer.values.get("failed")
-    if result["refused"] and module.check_mode:
-        result["warnings"] = ["Would be refused as things are now: {0}".format(result["refused"])]
+    if result["refused"] and module.check_mode and module.params["state"] == "undrained":
+        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
     elif result["refused"]:
         problem = problem or result["refused"]
     if problem:

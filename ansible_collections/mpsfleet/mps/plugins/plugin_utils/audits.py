@@ -21,6 +21,7 @@ ORIGINS = ("node", "user", "either")
 FINDINGS_LIMIT = 64
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,8}")
 _CODE_LIMIT = 64
+_ANSIBLE_PREFIX = "Task failed: "  # ansible-core 2.19 puts it before every reason
 _TEXTS = {"subject": 160, "message": 400, "remedy": 400}  # field → characters kept
 
 
@@ -41,7 +42,8 @@ def _report_or_error(registered: Any) -> tuple[dict[str, Any] | None, str | None
     if not isinstance(registered, Mapping):
         return None, "it was not audited in this run"
     if registered.get("unreachable"):
-        return None, f"unreachable: {printable(registered.get('msg', ''), 300)}"
+        said = str(registered.get("msg", "")).replace(_ANSIBLE_PREFIX, "", 1)
+        return None, f"unreachable: {printable(said, 300)}"
     if registered.get("skipped"):
         return None, "its audit was skipped"
     if not registered.get("report"):

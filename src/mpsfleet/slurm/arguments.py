@@ -1,0 +1,107 @@
+"""The words of the `slurm` verbs, for argparse; a mistake is one sentence that names the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import re
+from typing import NoReturn
+
+from mpsfleet import codes
+from mpsfleet.errors import UsageError
+from mpsfleet.show import show
+from mpsfleet.slurm.reasons import MOST_GPU
+
+VERBS = ("nodes", "drain", "undrain", "verdict")
+_LONGEST_WAIT_S = 30 * 86400.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises one sentence instead of printing usage and leaving the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{show(message, 600).rstrip('.')} (see {self.prog} --help).")
+
+    def options(self) -> list[str]:
+        """Give every option this parser knows."""
+        return [option for each in self._actions for option in each.option_strings]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the words after `mpsfleet slurm`. Raises UsageError; `verb` names the verb."""
+    top, verbs = _parsers()
+    if not argv:
+        raise UsageError(f"say which verb: {', '.join(VERBS)} (see {top.prog} --help).")
+    verb = argv[0]
+    if not verb.startswith("-") and verb not in verbs:
+        raise UsageError(f"there is no slurm verb {show(verb, 40)}; {_nearest(verb, list(VERBS))}")
+    for word in argv[1:]:  # argparse would complain first of what is missing, and of a mistyped option last
+        option, known = word.split("=")[0], verbs[verb].options() if verb in verbs else []
+        if known and word.startswith("--") and option not in known:
+            raise UsageError(f"slurm {verb} has no option {show(option, 60)}; {_nearest(option, known)}")
+    return top.parse_args(argv)
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+
+
+def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    top = _Parser(prog="mpsfleet slurm", description="What Slurm believes and is told.", allow_abbrev=False)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), parser_class=_Parser)
+
+    nodes = _verb(verbs, "nodes", "Show the nodes as slurmctld sees them.")
+    nodes.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes; default: all")
+
+    drain = _verb(verbs, "drain", "Drain one node with our reason, unless somebody else has drained it.")
+    drain.add_argument("node", metavar="NODE", help="the Slurm NodeName, one literal name")
+    drain.add_argument("--code", required=True, type=_code, help="why: a finding code that drains, or reset")
+    drain.add_argument("--gpu", type=_gpu, metavar="N", help="the GPU's index, for the reason")
+    drain.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait until nothing of a job is on it")
+    _writes(drain)
+
+    undrain = _verb(verbs, "undrain", "Give one node back that we drained and nothing is on.")
+    undrain.add_argument("node", metavar="NODE", help="the Slurm NodeName, one literal name")
+    _writes(undrain)
+
+    verdict = _verb(verbs, "verdict", "Judge a fleet by its nodes' reports and Slurm's view.")
+    verdict.add_argument("--reports", required=True, metavar="FILE|-", help="the reports as JSON; - is standard input")
+    verdict.add_argument("--trigger-drain", action="store_true", help="drain the nodes that must be drained")
+    _writes(verdict)
+    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict}
+
+
+def _verb(verbs: argparse._SubParsersAction[_Parser], name: str, what: str) -> _Parser:
+    verb = verbs.add_parser(name, help=what, description=what, allow_abbrev=False)
+    verb.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return verb
+
+
+def _writes(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--cluster", metavar="NAME", help="write only if slurmctld's ClusterName is this")
+    verb.add_argument("--dry-run", action="store_true", help="decide and write nothing")
+
+
+def _code(text: str) -> str:
+    if text in codes.DRAIN_WORDS:
+        return text
+    why = "never drains a node" if text in codes.BY_NAME else "is no finding code"
+    raise argparse.ArgumentTypeError(f"{show(text, 60)} {why}; {_nearest(text, sorted(codes.DRAIN_WORDS))}")
+
+
+def _gpu(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", text):
+        raise argparse.ArgumentTypeError(f"{show(text, 60)} is not an index from 0 to {MOST_GPU}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _LONGEST_WAIT_S:  # also refuses NaN
+        raise argparse.ArgumentTypeError(f"{show(text, 60)} is not a number of seconds from 0 to {_LONGEST_WAIT_S:.0f}")
+    return value

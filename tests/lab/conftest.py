@@ -1,0 +1,113 @@
+"""The lab for tests: one real Slurm cluster of four GPU nodes for all tests of this folder, and a door to its nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "lab"))
+
+from clusterlab import access, faults, mending, naming  # noqa: E402 - the lab is no installed package
+from clusterlab.cluster import Wanted, all_alive, up  # noqa: E402
+from clusterlab.errors import LabUnavailableError  # noqa: E402
+from clusterlab.record import read_record  # noqa: E402
+from clusterlab.suites import DEFAULT_SUITE  # noqa: E402
+from clusterlab.teardown import down  # noqa: E402
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator, Sequence
+
+NODES = 4
+GPUS = 4
+KEEP_VARIABLE = "MPSFLEET_LAB_KEEP"
+REQUIRE_VARIABLE = "MPSFLEET_REQUIRE_LAB"
+SUITE_VARIABLE = "MPSFLEET_LAB_SUITE"
+
+
+class Cluster(NamedTuple):
+    """A running lab."""
+
+    lab: naming.Lab
+    nodes: tuple[str, ...]
+    """The GPU nodes, n1 first."""
+    inventory: Path
+    """An Ansible inventory with the groups slurm_master and gpu_nodes."""
+    ssh_config: Path
+    """For ssh -F: knows the nodes by name."""
+    controller: str = naming.CONTROLLER
+
+    def exec(
+        self, node: str, argv: Sequence[str], *, user: str | None = None, timeout: float = 60.0, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run argv in a node as root, alice or bob (no shell); subprocess.TimeoutExpired after timeout seconds."""
+        return access.run_in_node(self.lab, node, argv, user=user or "root", timeout_s=timeout, stdin=stdin)
+
+    def must(self, node: str, *argv: str, user: str | None = None, timeout: float = 60.0, stdin: str = "") -> str:
+        """Run argv in a node and return its stdout; the test fails with both streams if it does not succeed."""
+        done = self.exec(node, argv, user=user, timeout=timeout, stdin=stdin)
+        if done.returncode != 0:
+            pytest.fail(f"{node}: {argv} ended with {done.returncode}\nstdout: {done.stdout}\nstderr: {done.stderr}")
+        return done.stdout
+
+    def break_(self, node: str, fault: str, *, pipe_directory: str | None = None, gpu: int = 0) -> str:
+        """Bring a fault of `lab faults` about on a node."""
+        return faults.break_node(self.lab, node, fault, pipe_directory, gpu)
+
+    def mend(self, node: str) -> list[str]:
+        """Undo on a node what no reset can undo."""
+        return mending.mend_node(self.lab, node)
+
+    def submit(self, command: str, *options: str, user: str = "alice") -> int:
+        """Submit a shell command as a batch job with sbatch's options and return the job's number."""
+        answer = self.must(self.controller, "sbatch", "--parsable", *options, f"--wrap={command}", user=user)
+        return int(answer.split(";")[0])
+
+    def node_state(self, node: str) -> str:
+        """Return a node's State as `scontrol show node` has it, such as IDLE+DRAIN."""
+        shown = self.must(self.controller, "scontrol", "show", "node", node)
+        found = re.search(r"\bState=(\S+)", shown)
+        return found[1] if found else pytest.fail(f"scontrol show node {node} has no State: {shown}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder: `-m "not lab"` leaves them out."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Provide a running lab of four nodes with four GPUs; one that is up and large enough is used and left up.
+
+    Skips, with the reason, where no lab can be; fails instead where MPSFLEET_REQUIRE_LAB=1. MPSFLEET_LAB_KEEP=1 leaves
+    the lab up. Each worker of pytest-xdist has a lab of its own.
+    """
+    lab = _lab_of_this_worker()
+    record = read_record(lab)
+    is_there = record is not None and record.is_ready and all_alive(record)
+    if record is None or not is_there or len(record.nodes) < NODES or record.gpus < GPUS:
+        try:
+            record = up(lab, Wanted(NODES, os.environ.get(SUITE_VARIABLE, DEFAULT_SUITE), GPUS))
+        except LabUnavailableError as error:
+            if os.environ.get(REQUIRE_VARIABLE) == "1":
+                pytest.fail(f"the lab is required and cannot be had: {error}")
+            pytest.skip(f"no lab: {error}")
+        is_there = False
+    try:
+        yield Cluster(lab, record.nodes, access.inventory_path(lab), lab.state / "ssh" / "config")
+    finally:
+        if not is_there and os.environ.get(KEEP_VARIABLE) != "1":
+            down(lab)
+
+
+def _lab_of_this_worker() -> naming.Lab:
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    return naming.Lab(f"t{worker}") if worker else naming.current()

@@ -1,0 +1,65 @@
+"""The control daemon's replies, matched to a grammar. Texts as measured on 470 to 555."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpsfleet.node.host.children import Answer
+from mpsfleet.node.model import Answers, Silence
+from mpsfleet.node.probe.mps import is_busy, understand, user_view
+
+MARK = 'Unknown command "mpsfleet-next"\n'
+
+
+def test_an_idle_daemon_has_no_servers_and_is_well() -> None:
+    said = understand(Answer(0, f"100.0\n{MARK}{MARK}", ""), 2.0)
+
+    assert said == Answers(100.0, (), f"100.0\n{MARK}{MARK}")
+
+
+def test_servers_are_listed_by_pid() -> None:
+    said = understand(Answer(0, f"50.0\n{MARK}2590\n2591\n{MARK}", ""), 2.0)
+
+    assert isinstance(said, Answers)
+    assert said.servers == (2590, 2591)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Answer(None, "", ""), "timeout"),
+        (Answer(None, "x" * 65536, "", capped=True), "garbled"),
+        (Answer(None, "", "", missing=True), "no-binary"),
+        (Answer(1, "", "Cannot find MPS control daemon process\n"), "no-daemon"),
+        (Answer(1, "", "Cannot send command to MPS control daemon process\n"), "busy"),
+        (Answer(0, "", ""), "garbled"),
+        (Answer(0, f"100.0\n{MARK}", ""), "garbled"),
+        (Answer(0, f"many\n{MARK}{MARK}", ""), "garbled"),
+        (Answer(0, f"100.0\n{MARK}12; rm\n{MARK}", ""), "garbled"),
+    ],
+)
+def test_anything_else_is_a_silence_of_its_kind(answer: Answer, outcome: str) -> None:
+    said = understand(answer, 2.0)
+
+    assert isinstance(said, Silence)
+    assert said.outcome == outcome
+
+
+def test_busy_is_told_from_absent() -> None:
+    assert is_busy(Answer(1, "", "Cannot send command to MPS control daemon process\n"))
+    assert not is_busy(Answer(1, "", "Cannot find MPS control daemon process\n"))
+    assert not is_busy(Answer(None, "", ""))
+
+
+@given(st.text())
+def test_no_reply_makes_it_fail(text: str) -> None:
+    assert isinstance(understand(Answer(0, text, ""), 2.0), (Answers, Silence))
+
+
+def test_a_users_view_names_where_it_ended() -> None:
+    view = user_view(b"/run/nvidia-mps/node|EACCES")
+
+    assert (view.reached, view.step, view.error) == (False, "/run/nvidia-mps/node", "EACCES")
+    assert user_view(b"/run/nvidia-mps/node/log|").reached

@@ -1,0 +1,106 @@
+"""The plan of a deploy: what differs and nothing else, and nothing that restarts a daemon."""
+
+from __future__ import annotations
+
+from build import DESIRED, PID, SOUND, daemon
+
+from mpsfleet.node import files, plan
+from mpsfleet.node.model import Answers
+from mpsfleet.node.plan import Installed, Kind, UnitState
+
+TEXT = "schema = 1\n"
+WANTED = files.table(DESIRED, TEXT)
+PROGRAM = files.program_path("0.1.0", "ab" * 32)
+RUNNING = UnitState("loaded", "active", "enabled", PID, stale=False)
+ALL = Installed(
+    tuple((each.path, each.content) for each in WANTED), program=True, link=PROGRAM, user=True, unit=RUNNING
+)
+BARE = Installed(
+    tuple((each.path, None) for each in WANTED),
+    program=False,
+    link=None,
+    user=False,
+    unit=UnitState("not-found", "inactive", "", 0, stale=False),
+)
+
+
+def kinds(actions: tuple[plan.Action, ...]) -> list[Kind]:
+    return [each.kind for each in actions]
+
+
+def test_a_node_that_is_as_it_should_be_needs_nothing() -> None:
+    assert plan.apply(DESIRED, WANTED, PROGRAM, ALL, SOUND) == ()
+
+
+def test_a_bare_node_gets_everything_in_order() -> None:
+    facts = SOUND._replace(daemons=(), pipe=SOUND.pipe._replace(kind="missing"))
+
+    found = kinds(plan.apply(DESIRED, WANTED, PROGRAM, BARE, facts))
+
+    assert found == [
+        Kind.PROGRAM,
+        Kind.LINK,
+        *[Kind.WRITE] * 4,
+        Kind.ADD_USER,
+        Kind.RELOAD,
+        Kind.PREPARE,
+        Kind.ENABLE,
+        Kind.START,
+    ]
+
+
+def test_a_changed_unit_is_written_and_its_daemon_left_running() -> None:
+    changed = tuple((path, b"old" if path == files.UNIT_PATH else content) for path, content in ALL.contents)
+
+    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL._replace(contents=changed), SOUND)
+
+    assert kinds(found) == [Kind.WRITE, Kind.RELOAD]
+    assert (found[0].change.before, found[0].change.after) == ("old", files.unit(DESIRED))
+
+
+def test_a_tampered_percentage_is_set_back_without_a_restart() -> None:
+    facts = SOUND._replace(said=Answers(10.0, (), ""))
+
+    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL, facts)
+
+    assert [str(each.change) for each in found] == ["set default thread percentage: 10 → 100"]
+
+
+def test_a_polluted_directory_is_prepared() -> None:
+    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL, SOUND._replace(pipe=SOUND.pipe._replace(mode=0o777)))
+
+    assert kinds(found) == [Kind.PREPARE]
+
+
+def test_a_daemon_started_by_hand_is_told_and_left_alone() -> None:
+    facts = SOUND._replace(daemons=(daemon(9),))
+
+    assert "control daemon 9 serves" in str(plan.foreign_daemon(RUNNING._replace(main_pid=0), facts))
+    assert Kind.START not in kinds(plan.apply(DESIRED, WANTED, PROGRAM, BARE, facts))
+
+
+def test_removal_takes_away_what_apply_put_there() -> None:
+    found = plan.remove(DESIRED, WANTED, ALL, SOUND)
+
+    removed = [each.path for each in found if each.kind is Kind.REMOVE]
+    assert removed == [*[each.path for each in reversed(WANTED)], files.PROGRAM_LINK, PROGRAM]
+    assert kinds(found)[:2] == [Kind.STOP, Kind.DISABLE]
+
+
+def test_removal_from_a_bare_node_does_nothing() -> None:
+    facts = SOUND._replace(daemons=(), pipe=SOUND.pipe._replace(kind="missing"))
+
+    assert plan.remove(DESIRED, WANTED, BARE, facts) == ()
+
+
+def test_nothing_of_ours_lets_tmp_cleaning_adopt_a_planted_directory() -> None:
+    lines = {each.path: each.content.decode() for each in WANTED}[files.TMPFILES_PATH].splitlines()
+
+    assert [line.split()[0] for line in lines if not line.startswith("#")] == ["x"] * 3
+
+
+def test_the_unit_outlives_the_daemons_death_and_starts_before_slurm() -> None:
+    unit = files.unit(DESIRED)
+
+    for line in ("KillMode=process", "Before=slurmd.service", "Restart=on-failure", "ProtectSystem=strict"):
+        assert line in unit.splitlines()
