@@ -7,7 +7,6 @@ the walk that opens the first directory from `/`.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -61,6 +60,8 @@ def own_directory(fd: int, uid: int, gid: int, mode: int) -> bool:
 
 def exchange(at: int, first: str, second: str) -> bool:
     """Swap two names of one directory in one step (renameat2(2)); False where kernel or file system cannot."""
+    import ctypes  # 2 ms, and only for a name that somebody else has taken
+
     library = ctypes.CDLL(None, use_errno=True)
     try:
         renameat2 = library.renameat2
