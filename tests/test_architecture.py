@@ -20,7 +20,8 @@ PACKAGE = REPOSITORY / "src" / "mpsfleet"
 LINES = 350
 
 SHARED = ("mpsfleet.errors", "mpsfleet.codes", "mpsfleet.program", "mpsfleet.show")
-VALUES = ("mpsfleet.slurm.gres", "mpsfleet.slurm.names")  # what a node may know of Slurm
+VALUES = ("gres", "names", "nodes", "reasons")  # Slurm's values, which a node may know
+SLURMS = tuple(f"mpsfleet.slurm.{each}" for each in VALUES)
 NODE_DOOR = "node/host"
 SLURM_DOOR = ("slurm/child.py", "slurm/commands.py")
 PURE = ("node/judge", "node/plan.py")
@@ -112,7 +113,7 @@ class TestEachModule:
 
     def test_a_node_needs_the_standard_library_tomli_and_its_own_room(self, module: Module) -> None:
         if module.lies_in("node"):
-            assert foreign(module, ("tomli", "mpsfleet.node", *SHARED, *VALUES)) == []
+            assert foreign(module, ("tomli", "mpsfleet.node", *SHARED, *SLURMS)) == []
 
     def test_slurms_room_never_imports_the_nodes(self, module: Module) -> None:
         if module.lies_in("slurm"):
@@ -134,6 +135,16 @@ class TestEachModule:
     def test_only_the_host_writes_and_locks_on_a_node(self, module: Module) -> None:
         if module.lies_in("node") and not module.lies_in(NODE_DOOR):
             assert [each for each in sorted(module.calls) if WRITES.match(each)] == []
+
+
+def test_slurms_values_are_values() -> None:
+    """What a node may import of Slurm's room leads, over any number of imports, to no door and no command line."""
+    by_name = {f"mpsfleet.{module.name[:-3].replace('/', '.')}": module for module in MODULES}
+    reached, ahead = set(), set(SLURMS)
+    while ahead:
+        reached |= ahead
+        ahead = {each for name in ahead if name in by_name for each in by_name[name].imports} - reached
+    assert {each for each in reached if is_below(each, (*SPAWNERS, "argparse", "mpsfleet.slurm.cli"))} == set()
 
 
 def sources() -> list[Path]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent / "lab"))
+sys.path[:0] = [str(HERE.parent.parent / "lab"), str(HERE)]
 
 from clusterlab import access, faults, mending, naming  # noqa: E402 - the lab is no installed package
 from clusterlab.cluster import Wanted, all_alive, up  # noqa: E402
@@ -19,6 +19,7 @@ from clusterlab.errors import LabUnavailableError  # noqa: E402
 from clusterlab.record import read_record  # noqa: E402
 from clusterlab.suites import DEFAULT_SUITE  # noqa: E402
 from clusterlab.teardown import down  # noqa: E402
+from fleet import Fleet  # noqa: E402
 
 if TYPE_CHECKING:
     import subprocess
@@ -111,3 +112,41 @@ def cluster() -> Iterator[Cluster]:
 def _lab_of_this_worker() -> naming.Lab:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     return naming.Lab(f"t{worker}") if worker else naming.current()
+
+
+@pytest.fixture(scope="session")
+def bare_fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Provide the fleet with nothing deployed on it by this session yet."""
+    return Fleet(cluster, tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="session")
+def deployed(bare_fleet: Fleet) -> Fleet:
+    """Provide the fleet with deploy_mps run on all nodes."""
+    play = bare_fleet.play("deploy_mps", mps_gpus_expected=GPUS)
+    assert play.rc == 0, play.out
+    return bare_fleet
+
+
+@pytest.fixture
+def fleet(deployed: Fleet) -> Iterator[Fleet]:
+    """Provide the deployed fleet, well before the test and put right after it."""
+    yield deployed
+    put_right(deployed)
+
+
+def put_right(fleet: Fleet) -> None:
+    """Undo what a test has done: jobs, faults, drains; then reset what is not well."""
+    cluster = fleet.cluster
+    cluster.mend(cluster.controller)
+    cluster.must(cluster.controller, "scancel", "--state=RUNNING", "--state=PENDING", "--user=alice,bob")
+    fleet.wait_for("no jobs")
+    for node in cluster.nodes:
+        cluster.mend(node)
+        report, _ = fleet.audit(node)
+        if report["verdict"] != "ok":
+            fleet.drain(node, "mpsfleet: reset")
+            done = cluster.exec(node, ("mpsfleet", "node", "reset", "--others"))
+            assert done.returncode == 0, done.stdout + done.stderr
+        if "DRAIN" in cluster.node_state(node):
+            fleet.undrain(node)

@@ -91,6 +91,8 @@ def _many_lines(lines: tuple[str, ...]) -> dict[str, str]:
             fields[last] += "\n" + line[len(_CONTINUED_REASON) :]
         elif last in _PEOPLES and key not in _AFTER_REASON:
             fields[last] += "\n" + line
+        elif not line.strip(" "):
+            continue  # 24.11 prints an empty line before Comment where there is no Reason
         elif match is None or (last in _PEOPLES and key == "Reason"):
             raise RecordError(
                 last or None, f"{last or 'NodeName'} is followed by a line that Slurm does not print there"

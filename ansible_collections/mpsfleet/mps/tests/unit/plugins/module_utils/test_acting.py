@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an acting verb answered, as a module's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.mpsfleet.mps.plugins.module_utils import acting
+
+SICK = {
+    "verdict": "critical",
+    "findings": [
+        {"code": "daemon-absent", "severity": "critical", "message": "No daemon runs."},
+        {"code": "percentage-differs", "severity": "warn", "message": "It is 10."},
+    ],
+}
+
+
+def answer(**changed: Any) -> dict[str, Any]:
+    return {"changed": False, "changes": [], "messages": [], "refused": None, "failed": None, "report": None, **changed}
+
+
+def test_nothing_to_do_changes_nothing_and_does_not_fail() -> None:
+    result = acting.acting_result(answer(), is_check=False)
+
+    assert (result["changed"], result.get("failed", False)) == (False, False)
+
+
+def test_a_refusal_fails_with_its_sentence() -> None:
+    result = acting.acting_result(answer(refused="A job is on the node."), is_check=False)
+
+    assert (result["failed"], result["msg"], result["refused"]) == (True, "A job is on the node.", "A job is on the node.")
+
+
+def test_a_refusal_in_check_mode_does_not_fail() -> None:
+    result = acting.acting_result(answer(refused="The node is not drained."), is_check=True)
+
+    assert "failed" not in result
+    assert result["refused"] == "The node is not drained."
+
+
+@pytest.mark.parametrize("is_check", [True, False])
+def test_a_failure_fails_also_in_check_mode(is_check: bool) -> None:
+    assert acting.acting_result(answer(failed="The unit did not start."), is_check=is_check)["msg"] == "The unit did not start."
+
+
+def test_a_node_that_is_still_sick_fails_with_its_findings() -> None:
+    result = acting.acting_result(answer(changed=True, report=SICK), is_check=False)
+
+    assert result["failed"]
+    assert result["msg"] == "It was done, and the node is still critical. daemon-absent: No daemon runs."
+
+
+@pytest.mark.parametrize("verdict", ["ok", "warn"])
+def test_a_node_that_is_well_does_not_fail(verdict: str) -> None:
+    assert "failed" not in acting.acting_result(answer(report={"verdict": verdict, "findings": []}), is_check=False)
+
+
+def test_a_sick_node_does_not_fail_in_check_mode() -> None:
+    assert "failed" not in acting.acting_result(answer(report=SICK), is_check=True)
+
+
+def test_a_node_from_which_mps_was_removed_need_not_be_well() -> None:
+    assert "failed" not in acting.acting_result(answer(report=SICK), is_check=False, is_judged=False)
+
+
+def test_contents_are_in_the_diff_and_not_in_the_changes() -> None:
+    change = {"what": "/etc/x", "action": "replace", "detail": "new", "before": "a\n", "after": "b"}
+
+    assert acting.acting_result(answer(changes=[change]), is_check=False)["changes"] == [
+        {"what": "/etc/x", "action": "replace", "detail": "new"}
+    ]
+    assert acting.diffs([change]) == [
+        {"before_header": "/etc/x", "after_header": "/etc/x", "before": "a\n", "after": "b\n"}
+    ]
+
+
+def test_a_change_without_contents_is_one_line_of_the_diff() -> None:
+    change = {"what": "nvidia-mps.service", "action": "start", "detail": "it is inactive", "before": None, "after": None}
+
+    assert acting.diffs([change]) == [{"prepared": "start nvidia-mps.service: it is inactive\n"}]

@@ -1,0 +1,26 @@
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The variable trigger_drain, as people set it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.trigger_drain import is_drain_wanted
+
+
+@pytest.mark.parametrize("value", [True, "true", "True", "yes", "YES", "on", "1", 1, "y", "t", " true "])
+def test_these_ask_for_drains(value: object) -> None:
+    assert is_drain_wanted(value) is True
+
+
+@pytest.mark.parametrize("value", [False, None, "", "false", "False", "no", "off", "0", 0, "n", "f", "None"])
+def test_these_do_not(value: object) -> None:
+    assert is_drain_wanted(value) is False
+
+
+@pytest.mark.parametrize("value", ["maybe", "ture", "2", 2, 1.0, ["true"], {"a": 1}, "{{ x }}"])
+def test_all_else_is_an_error(value: object) -> None:
+    with pytest.raises(ValueError, match="it must be true or false"):
+        is_drain_wanted(value)
