@@ -139,7 +139,8 @@ def put_right(fleet: Fleet) -> None:
     """Undo what a test has done: jobs, faults, drains; then reset what is not well."""
     cluster = fleet.cluster
     cluster.mend(cluster.controller)
-    cluster.must(cluster.controller, "scancel", "--state=RUNNING", "--state=PENDING", "--user=alice,bob")
+    for user in ("alice", "bob"):
+        cluster.must(cluster.controller, "scancel", f"--user={user}")
     fleet.wait_for("no jobs")
     for node in cluster.nodes:
         cluster.mend(node)

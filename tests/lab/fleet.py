@@ -55,6 +55,7 @@ class Fleet:
 
     def _build(self) -> None:
         """Build the program and the tarball, and install the tarball where only these tests look."""
+        os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where Ansible's commands are
         sys.path.insert(0, str(REPOSITORY / "tools"))
         import collection  # the repository's own tool; no installed package
         from outcome import PASSED
@@ -98,7 +99,6 @@ class Fleet:
     def _environment(self) -> Mapping[str, str]:
         return {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.folder),
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.collections),

@@ -27,13 +27,19 @@ def listing(fleet: Fleet, node: str) -> list[str]:
     return sorted(fleet.cluster.exec(node, LISTING).stdout.splitlines())
 
 
+def take_off(fleet: Fleet, node: str) -> None:
+    """Remove everything of ours from a node, if it is there."""
+    if fleet.cluster.exec(node, ("test", "-e", "/usr/sbin/mpsfleet")).returncode == 0:
+        fleet.drain(node, "mpsfleet: reset")
+        done = fleet.cluster.exec(node, ("mpsfleet", "node", "remove"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        fleet.undrain(node)
+
+
 @pytest.fixture
 def taken_off(deployed: Fleet) -> Fleet:
     """Provide the fleet with n4 as a node that was never deployed to."""
-    deployed.drain("n4", "mpsfleet: reset")
-    done = deployed.cluster.exec("n4", ("mpsfleet", "node", "remove"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    deployed.undrain("n4")
+    take_off(deployed, "n4")
     return deployed
 
 

@@ -25,6 +25,7 @@ from mpsfleet.slurm import nodes
 from mpsfleet.slurm.child import Ended, run
 from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
+from mpsfleet.slurm.reasons import GIVEN_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,8 +131,11 @@ class Scontrol:
         return self._update(name, "State=DRAIN", f"Reason={reason}")
 
     def undrain(self, name: str) -> Done | Unreadable:
-        """Set State=UNDRAIN, which clears DRAIN alone; RESUME would revive a DOWN node too."""
-        return self._update(name, "State=UNDRAIN")
+        """Set State=UNDRAIN, which clears DRAIN alone; RESUME would revive a DOWN node too.
+
+        The same request replaces our reason by a text that is not one, for where Slurm does not clear it.
+        """
+        return self._update(name, "State=UNDRAIN", f"Reason={GIVEN_BACK}")
 
     def _update(self, name: str, *settings: str) -> Done | Unreadable:
         answer = self._ask("update", f"NodeName={_literal(name)}", *settings)

@@ -90,7 +90,8 @@ def decide_drain(node: Node, code: str, gpu: int | None, who: str | None) -> Dec
     if obstacle is not None:
         return Decision(Action.REFUSE, obstacle)
     # A reason without DRAIN or DOWN holds nothing back: Slurm leaves it behind after a resume (24.11, no accounting).
-    stale = f" The reason left from before is replaced: {show(node.reason.text)}." if node.reason else ""
+    is_stale = node.reason is not None and node.reason.text != reasons.GIVEN_BACK
+    stale = f" The reason left from before is replaced: {show(node.reason.text)}." if is_stale and node.reason else ""
     return Decision(Action.DRAIN, f"The node is {show(node.state.raw, 80)} and can be drained.{stale}", wanted)
 
 
@@ -121,6 +122,8 @@ def _foreign_drain(node: Node) -> str | None:
     if node.reason is None or not node.reason.text.strip():
         return "The node is drained without a reason, so somebody else did it; it is left alone."
     by = f" by {show(node.reason.user)}" if node.reason.user else ""
+    if node.reason.text == reasons.GIVEN_BACK:
+        return "Slurm drained the node after mpsfleet had given it back; slurmctld's log says why. It is left alone."
     if node.reason.text.startswith(reasons.TAG):
         return f"The reason of the drain{by} is more or other than mpsfleet writes, so it is left alone: " + show(
             node.reason.text,
