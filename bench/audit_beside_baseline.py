@@ -3,9 +3,11 @@
 Three things are timed with the same inventory, forks, ssh options and pipelining: the baseline folder's
 check_mps_health.yml, our playbook mpsfleet.mps.check_mps_health on nodes where MPS is deployed, and a bare
 `ansible -m ping`, the floor below which no play can go. They take turns, so that whatever else the machine does meets
-all of them alike. One machine holds the controller and all nodes, so the ratios mean something and the seconds do not.
+all of them alike. A baseline that finds the nodes unwell ends with 2, and that counts as a run. One machine holds the
+controller and all nodes, so the ratios mean something and the seconds do not.
 """
 
+# ruff: noqa: INP001  a script, not a package
 from __future__ import annotations
 
 import argparse
@@ -70,7 +72,8 @@ def main(argv: list[str]) -> int:
     except BenchError as error:
         sys.stderr.write(f"audit_beside_baseline: {error}\n")
         return 1
-    print(json.dumps(as_json(options.nodes, timings)) if options.json else table(options.nodes, timings))
+    text = json.dumps(as_json(options.nodes, timings)) if options.json else table(options.nodes, timings)
+    sys.stdout.write(f"{text}\n")
     return 0
 
 
@@ -102,7 +105,9 @@ def _with_lab(options: argparse.Namespace, folder: Path) -> list[Timing]:
 def _lab(name: str, *words: str, may_fail: bool = False) -> str:
     """Run the lab's command and return its stdout; "" where it fails and may."""
     environment = dict(os.environ, MPSFLEET_LAB_NAME=name)
-    done = subprocess.run([str(LAB), *words], env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        [str(LAB), *words], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     if done.returncode == 0:
         return done.stdout
     if may_fail:
@@ -126,7 +131,7 @@ def _measured(options: argparse.Namespace, folder: Path, inventory: str) -> list
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(options.runs):
         names = list(contestants)
-        for name in names[number % len(names):] + names[:number % len(names)]:  # no one is always first
+        for name in names[number % len(names) :] + names[: number % len(names)]:  # no one is always first
             seconds[name].append(_run(folder, contestants[name], WELL if name == "baseline" else (0,)))
     return [Timing(name, tuple(each)) for name, each in seconds.items()]
 
@@ -174,7 +179,9 @@ def _run(folder: Path, command: list[str], expected: tuple[int, ...]) -> float:
     for name in ("ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_FORKS", "ANSIBLE_PIPELINING", "ANSIBLE_INVENTORY"):
         environment.pop(name, None)
     started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     seconds = time.perf_counter() - started
     if done.returncode not in expected:
         message = f"`{' '.join(command)}` ended with {done.returncode}: {(done.stdout + done.stderr).strip()[-1500:]}"
@@ -196,8 +203,10 @@ def as_json(nodes: int, timings: list[Timing]) -> dict[str, object]:
 def table(nodes: int, timings: list[Timing]) -> str:
     """Return the table for a person."""
     baseline = next(each.median for each in timings if each.name == "baseline")
-    lines = [f"{nodes} nodes, {len(timings[0].seconds)} runs each, seconds",
-             f"{'':<10}{'median':>8}{'min':>8}{'max':>8}{'of baseline':>13}"]
+    lines = [
+        f"{nodes} nodes, {len(timings[0].seconds)} runs each, seconds",
+        f"{'':<10}{'median':>8}{'min':>8}{'max':>8}{'of baseline':>13}",
+    ]
     lines += [
         f"{each.name:<10}{each.median:>8.2f}{min(each.seconds):>8.2f}{max(each.seconds):>8.2f}"
         f"{each.median / baseline:>13.2f}"

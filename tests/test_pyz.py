@@ -112,6 +112,21 @@ class TestSource:
         result = run(python, "-IS", pyz, "--version")
         assert (result.returncode, result.stdout, result.stderr) == (0, f"mpsfleet {__version__}\n", "")
 
+    @pytest.mark.parametrize("python", GOOD.values(), ids=[named(each) for each in GOOD])
+    def test_every_module_loads_on_every_python_from_3_9(self, pyz: Path, python: str) -> None:
+        loading = (
+            f"import sys; sys.path.insert(0, {str(pyz)!r}); import importlib, pkgutil, mpsfleet; "
+            "names = [each.name for each in pkgutil.walk_packages(mpsfleet.__path__, 'mpsfleet.')]; "
+            "[importlib.import_module(each) for each in names]; print(len(names))"
+        )
+        result = run(python, "-IS", "-W", "error", "-c", loading)
+        assert result.stderr == ""
+        assert int(result.stdout) > len(zipfile.ZipFile(pyz).namelist()) // 2
+
+    def test_has_the_version_of_the_collection_that_carries_it(self) -> None:
+        galaxy = REPOSITORY / "ansible_collections" / "mpsfleet" / "mps" / "galaxy.yml"
+        assert f"\nversion: {__version__}\n" in galaxy.read_text(encoding="utf-8")
+
 
 class TestOldPython:
     """Whatever `python3` a node has, the answer is a sentence."""

@@ -112,7 +112,7 @@ def _start(lab: Lab, wanted: Wanted, base: Path, package: MpsPackage) -> Record:
         mps_sha256=package.sha256,
     )
     write_record(lab, record)
-    record = raise_settings(lab, record)
+    raise_settings(lab, wanted.nodes)
     layers.make_keys(lab)
     layers.make_homes(lab)
     common = layers.make_lab_layer(lab, base, suite, wanted.nodes, wanted.gpus)

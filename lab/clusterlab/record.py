@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clusterlab.processes import ProcessId, boot_id
@@ -41,8 +41,6 @@ class Record:
     mps_sha256: str
     machines: tuple[Machine, ...] = ()
     is_ready: bool = False
-    settings: tuple[tuple[str, str], ...] = field(default=())
-    """Kernel settings that were changed: name and the value before."""
 
     def machine(self, node: str) -> Machine | None:
         """Return the processes of that node, None if it was not started."""
@@ -76,7 +74,6 @@ def write_record(lab: Lab, record: Record) -> None:
         "base": record.base,
         "mps": {"version": record.mps_version, "md5": record.mps_md5, "sha256": record.mps_sha256},
         "is_ready": record.is_ready,
-        "settings": record.settings,
         "machines": [[machine.node, machine.nspawn, machine.init] for machine in record.machines],
     }
     write_atomically(lab.state / RECORD, json.dumps(content, indent=1) + "\n")
@@ -97,7 +94,6 @@ def read_record(lab: Lab) -> Record | None:
             mps_md5=content["mps"]["md5"],
             mps_sha256=content["mps"]["sha256"],
             is_ready=content["is_ready"],
-            settings=tuple((name, value) for name, value in content["settings"]),
             machines=tuple(
                 Machine(node, ProcessId(*nspawn), None if init is None else ProcessId(*init))
                 for node, nspawn, init in content["machines"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clusterlab.naming import Lab
 
 # systemd-nspawn removes its own traces when its machine ends; these are for one that was killed itself.
+NSPAWN_LOCKS = Path("/run/systemd/nspawn/locks")
 NSPAWN_TRACES = ("/run/systemd/nspawn/propagate", "/run/systemd/nspawn/unix-export")
 
 
@@ -59,6 +60,7 @@ def take_down(lab: Lab) -> None:
         nspawns = [machine.nspawn for machine in record.machines]
         end(wait_gone(nspawns, timeout_s=3), timeout_s=3)
     _end_all_in_groups(lab, timeout_s=10)
+    _remove_nspawn_locks(lab)
     unmount_below(lab.state)
     remove_links(lab)
     for group in remove_groups(lab, timeout_s=5):
@@ -66,10 +68,16 @@ def take_down(lab: Lab) -> None:
     for folder in NSPAWN_TRACES:
         for trace in Path(folder).glob(f"{lab.machine('')}*"):
             shutil.rmtree(trace, ignore_errors=True)
-    if record is not None:
-        restore_settings(lab, record)
+    restore_settings(lab)
     if lab.state.exists():
         shutil.rmtree(lab.state)
+
+
+def _remove_nspawn_locks(lab: Lab) -> None:
+    """Delete the locks that systemd-nspawn names after a root folder's device and inode, and leaves when killed."""
+    for folder in (lab.state / "nodes").glob("*/root"):
+        status = folder.stat()
+        (NSPAWN_LOCKS / f"inode-{status.st_dev}:{status.st_ino}").unlink(missing_ok=True)
 
 
 def _end_all_in_groups(lab: Lab, *, timeout_s: float) -> None:

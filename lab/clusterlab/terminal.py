@@ -7,4 +7,4 @@ import sys
 
 def say(line: str) -> None:
     """Print one line of progress."""
-    print(f"lab: {line}", file=sys.stderr, flush=True)  # noqa: T201 - the lab is a command-line program
+    print(f"lab: {line}", file=sys.stderr, flush=True)

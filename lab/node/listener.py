@@ -1,7 +1,5 @@
 """Listen on a SEQPACKET socket in the place of another file, and live on. Run in a node as a user; prints the pid."""
 
-# ruff: noqa: INP001 - a script, sent into a node and run there
-
 import os
 import signal
 import socket

@@ -169,7 +169,7 @@ CODES: tuple[Code, ...] = (
         "either",
         False,
         "nvidia-smi did not answer within the time limit.",
-        "Run nvidia-smi by hand; without nvidia-persistenced it is slow, and the limit is [limits] nvidia_smi_timeout_s.",
+        "Run nvidia-smi by hand; without nvidia-persistenced it is slow ([limits] nvidia_smi_timeout_s).",
     ),
     Code(
         "nvidia-smi-missing",
@@ -177,7 +177,7 @@ CODES: tuple[Code, ...] = (
         "node",
         False,
         "nvidia-smi is not installed, so the GPUs could not be checked.",
-        "Install NVIDIA's driver utilities (Debian: nvidia-smi; Ubuntu: nvidia-utils-VERSION; RHEL: nvidia-driver-cuda).",
+        "Install NVIDIA's utilities (Debian: nvidia-smi; Ubuntu: nvidia-utils-VERSION; RHEL: nvidia-driver-cuda).",
     ),
     Code(
         "nvidia-smi-failed",

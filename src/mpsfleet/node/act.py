@@ -198,7 +198,7 @@ def _clear(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
 
 def refuse_when_off(host: Host) -> None:
     """Refuse to act where a person has put the kill switch."""
-    if os.path.lexists(host.path(files.KILL_SWITCH)):
+    if disk.exists(host.path(files.KILL_SWITCH)):
         raise Refused(f"{files.KILL_SWITCH} is there: mpsfleet changes nothing on this node until it is removed")
 
 

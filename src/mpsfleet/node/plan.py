@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mpsfleet.node import files
 from mpsfleet.node.judge.directories import MODE
 from mpsfleet.node.judge.limits import is_as_wanted
-from mpsfleet.node.model import Answers, Change, Directory
+from mpsfleet.node.model import Answers, Change, Directory, Unreadable
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
@@ -149,6 +149,19 @@ def foreign_daemon(unit: UnitState, facts: Facts) -> str | None:
     return (
         f"control daemon {serving.process.pid} serves {facts.pipe.path} and was not started by {files.UNIT}; "
         "it is left alone until a reset (playbook reset_mps) replaces it"
+    )
+
+
+def moved_daemon(unit: UnitState, desired: Desired, facts: Facts) -> str | None:
+    """Return a sentence when the unit's daemon still serves the pipe directory of before."""
+    if isinstance(facts.daemons, Unreadable):
+        return None
+    old = [each for each in facts.daemons if each.process.pid == unit.main_pid]
+    if not old or old[0].directory == desired.pipe_directory:
+        return None
+    return (
+        f"control daemon {old[0].process.pid} still serves {old[0].directory}; a deploy restarts no daemon, "
+        f"so a reset (playbook reset_mps) moves it to {desired.pipe_directory}"
     )
 
 

@@ -84,6 +84,8 @@ _HELP = {
 
 def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     text = read_config(words.config) if verb == "apply" and words.config else None
+    if verb == "remove" and _nothing_installed(host):
+        return Outcome(verb, short_name(), words.dry_run)
     desired = desired_or_error(host, text)
     if verb == "reset":
         return reset(host, desired, Options(any_drain=words.any_drain, others=words.others, dry_run=words.dry_run))
@@ -115,14 +117,20 @@ def _apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> 
         facts = probe(host, desired)
         installed = act.installed(host, desired, text, program)
         actions = plan.apply(desired, files.table(desired, text), program, installed, facts)
-        foreign = plan.foreign_daemon(installed.unit, facts)
-        messages = (foreign,) if foreign else ()
+        told = (plan.foreign_daemon(installed.unit, facts), plan.moved_daemon(installed.unit, desired, facts))
+        messages = tuple(each for each in told if each)
         if dry_run:
             changes = tuple(each.change for each in actions)
             return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages)
         changes = act.run(host, desired, actions)
         after = judge(probe(host, desired) if actions else facts, desired)
         return Outcome("apply", facts.node, dry_run=False, changes=changes, messages=messages, report=after)
+
+
+def _nothing_installed(host: Host) -> bool:
+    """Tell a node that was never deployed to, or is removed already."""
+    paths = (CONFIG, files.PROGRAM_LINK, files.UNIT_PATH)
+    return not any(disk.exists(host.path(each)) for each in paths)
 
 
 def _remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> Outcome:

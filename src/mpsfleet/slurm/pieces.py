@@ -24,6 +24,7 @@ class Piece(NamedTuple):
     start: int
     end: int
     depth: int  # brackets within brackets, 0 for a plain value
+    brackets: int  # how many are opened in it
 
 
 class PiecesError(ValueError):
@@ -31,12 +32,13 @@ class PiecesError(ValueError):
 
 
 class _Mark(NamedTuple):
-    """A comma or colon of the container itself, or its closing bracket; `depth` is that of the value before it."""
+    """A comma or colon of the container itself, or its closing bracket, and what the value before it holds."""
 
     word: str
     start: int
     end: int
     depth: int
+    brackets: int
 
 
 def members(text: str, start: int = 0, end: int | None = None) -> Iterator[Piece]:
@@ -51,7 +53,7 @@ def members(text: str, start: int = 0, end: int | None = None) -> Iterator[Piece
             key, begin = text[begin : mark.start].strip(), mark.end
             continue
         if mark.word == "," or not is_first or key is not None or text[begin : mark.start].strip():
-            yield Piece(key, begin, mark.start, mark.depth)
+            yield Piece(key, begin, mark.start, mark.depth, mark.brackets)
         begin, key, is_first = mark.end, None, False
         if mark.word == _CLOSING[text[opening]] and not text[mark.end : stop].strip():
             return
@@ -60,21 +62,25 @@ def members(text: str, start: int = 0, end: int | None = None) -> Iterator[Piece
 
 def _marks(text: str, opening: int, stop: int) -> Iterator[_Mark]:
     """Follow brackets and strings up to the bracket that closes the first one, or to the end of the text."""
-    depth = deepest = 0
+    depth = deepest = brackets = 0
     for token in _TOKEN.finditer(text, opening, stop):
         word = token.group()
-        if word in _CLOSING:
+        if word in "[{":
             depth += 1
-            deepest = max(deepest, depth - 1)
-        elif word in _CLOSING.values():
+            brackets += 1
+            if depth > deepest + 1:
+                deepest = depth - 1
+        elif word in "]}":
             depth -= 1
-        if word == '"':  # a string without an end
+            if depth == 0:
+                yield _Mark(word, token.start(), token.end(), deepest, brackets - 1)
+                return
+        elif word == '"':  # a string without an end
             return
-        if depth == 0 or (depth == 1 and word in ",:"):
-            yield _Mark(word, token.start(), token.end(), deepest)
-            deepest = 0 if word == "," else deepest
-        if depth == 0:
-            return
+        elif depth == 1 and word in ",:":
+            yield _Mark(word, token.start(), token.end(), deepest, brackets - 1)
+            if word == ",":
+                deepest, brackets = 0, 1
 
 
 def _skip_blanks(text: str, start: int, stop: int) -> int:

@@ -15,7 +15,7 @@ from mpsfleet.show import show
 
 TAG = "mpsfleet:"
 MOST_GPU = 999
-# What UNDRAIN leaves in the place of our reason. slurmctld clears the reason of a node that comes back, but not on 24.11
+# What UNDRAIN leaves in place of our reason. slurmctld clears the reason of a node that comes back, but not on 24.11
 # without accounting; a drain of its own ("Prolog error") would then keep our old reason and pass for ours.
 GIVEN_BACK = "undrained by mpsfleet"
 _WHOLE = re.compile(r"mpsfleet: ([a-z][a-z0-9-]{0,63})(?: gpu(0|[1-9][0-9]{0,2}))?")

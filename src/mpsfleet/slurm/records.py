@@ -21,7 +21,7 @@ _ORDER = tuple(
     NodeAddr NodeHostName BcastAddr Port Version OS RealMemory
     AllocMem FreeMem Sockets Boards CoreSpecCount CPUSpecList MemSpecLimit
     RestrictedCoresPerGPU State ThreadsPerCore TmpDisk Weight Owner MCS_label
-    NextState Partitions BootTime SlurmdStartTime LastBusyTime ResumeAfterTime CfgTRES
+    NextState Partitions BootTime SlurmdStartTime LastBusyTime ResumeAfterTime SuspendTime CfgTRES
     AllocTRES CapWatts CurrentWatts AveWatts ExtSensorsJoules ExtSensorsWatts ExtSensorsTemp
     Reason Comment Extra InstanceId InstanceType ReservationName
     """.split(),  # noqa: SIM905  53 names are read more easily so

@@ -22,6 +22,7 @@ INPUT_LIMIT = 256 * 1024 * 1024  # characters of all of them
 MOST_HOSTS = 20_000
 MOST_FINDINGS = 128
 _DEEPEST = 8
+_MOST_BRACKETS = 1000  # two for each finding, and room
 _ORIGINS = ("node", "user", "either")
 _REPORT_KEYS = frozenset({"schema", "verdict", "node", "program", "findings"})
 _FINDING_KEYS = frozenset({"code", "severity", "subject", "message", "origin", "evidence", "remedy"})
@@ -89,9 +90,11 @@ def parse_report(text: str) -> Report | Garbage:
     if len(text) > REPORT_LIMIT:
         return Garbage(f"it is larger than {REPORT_LIMIT} characters")
     try:
-        depth = max((each.depth for each in members(text)), default=0)
-        if depth > _DEEPEST:
-            return Garbage(f"it is nested more than {_DEEPEST} levels deep")
+        for number, part in enumerate(
+            members(text), 1
+        ):  # before it is parsed: a parser builds first and complains later
+            if number > len(_REPORT_KEYS) or part.depth > _DEEPEST or part.brackets > _MOST_BRACKETS:
+                return Garbage("it has more parts, or parts within parts, than a report can have")
         return _report(_loads(text))
     except (PiecesError, _BadJsonError) as error:
         return Garbage(f"it is not sound JSON ({error})")

@@ -84,7 +84,7 @@ def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) ->
 def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None, times: tuple[int, int]) -> HostVerdict:
     doubts = _map_notices(given, *times)
     name = given.node if not doubts else None
-    told = [*doubts, *_report_notices(given)]
+    told = doubts or _report_notices(given)
     if slurm.error is None and name is not None:
         told += drift.notices(given.host, name, known, is_clean=highest(told) == "ok")
     node = known.by_name.get(name) if name is not None else None
@@ -134,7 +134,7 @@ def _notice(finding: Finding) -> Notice:
     """Show a finding; what to do about a known code is our own sentence and not the node's."""
     known = codes.BY_NAME.get(finding.code)
     remedy = known.remedy if known is not None else show(finding.remedy)
-    return Notice(finding.severity, f"{show(finding.message)} [{show(finding.code, 60)}]", remedy)
+    return Notice(finding.severity, f"{show(finding.message).rstrip('.')} [{show(finding.code, 60)}].", remedy)
 
 
 def draining_finding(report: Report) -> tuple[Finding, int | None] | None:

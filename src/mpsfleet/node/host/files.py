@@ -199,14 +199,18 @@ def link_target(path: str) -> str | None:
 
 
 def ensure_directory(path: str, mode: int) -> None:
-    """Make a directory of ours in a root-only place (not for pipe or log directories: see prepare)."""
-    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+    """Make a directory of ours and what is missing above it, each with exactly `mode` whatever the umask.
+
+    In a root-only place (not for pipe or log directories: see prepare).
+    """
     try:
         os.mkdir(path, mode)
     except FileExistsError:
-        pass
-    else:
-        os.chmod(path, mode)
+        return
+    except FileNotFoundError:
+        ensure_directory(os.path.dirname(path), mode)
+        os.mkdir(path, mode)
+    os.chmod(path, mode)
 
 
 def remove(path: str) -> bool:
@@ -225,6 +229,11 @@ def remove_empty(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def exists(path: str) -> bool:
+    """Return whether the name is there, be it a link to nowhere."""
+    return os.path.lexists(path)
 
 
 def executable(path: str) -> bool:

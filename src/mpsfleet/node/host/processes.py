@@ -7,6 +7,7 @@ process, within one clock tick.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -17,28 +18,40 @@ from mpsfleet.node.host.children import state_of
 
 
 class Held:
-    """A process that cannot be confused with another while this object is open."""
+    """A process that cannot be confused with another while this object is open.
 
-    def __init__(self, pid: int, pidfd: int) -> None:
+    Where the kernel has no pidfds (before 5.3) its identity is read again right before each signal.
+    """
+
+    def __init__(self, pid: int, pidfd: int, is_it: Callable[[int], bool]) -> None:
         self.pid = pid
-        self._pidfd = pidfd
+        self._pidfd = pidfd  # -1 without pidfds
+        self._is_it = is_it
 
     def alive(self) -> bool:
         """Return whether the process has not ended (a zombie has)."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return not poll.poll(0)
+        return not self.wait(0)
 
     def wait(self, limit_s: float) -> bool:
         """Wait until the process has ended; False when it lives on after `limit_s` seconds."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(limit_s * 1000))
+        if self._pidfd >= 0:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            return bool(poll.poll(limit_s * 1000))
+        end = time.monotonic() + limit_s
+        while state_of(self.pid) not in ("", "Z") and self._is_it(self.pid):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+        return True
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens when the process has ended."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, number)
+            elif self._is_it(self.pid):
+                os.kill(self.pid, number)
 
     def end(self, term_s: float, kill_s: float) -> str | None:
         """TERM (and CONT, for a stopped one), wait, KILL, wait. Return None, or why it lives on."""
@@ -55,19 +68,21 @@ class Held:
 
     def close(self) -> None:
         """Let go of the process."""
-        os.close(self._pidfd)
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
 
 
 def hold(pid: int, is_it: Callable[[int], bool]) -> Held | None:
-    """Open a pidfd, then read the identity with `is_it(pid)`, then see that it still lives; None when it is not it.
-
-    OSError (ENOSYS) on a kernel without pidfds: before 5.3.
-    """
+    """Open a pidfd, then read the identity with `is_it(pid)`, then see that it still lives; None when it is not it."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    held = Held(pid, pidfd)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        pidfd = -1
+    held = Held(pid, pidfd, is_it)
     if held.alive() and is_it(pid) and held.alive():
         return held
     held.close()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible import constants as C
+from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -34,7 +34,12 @@ ARGUMENTS = {
 }
 CONTROLLERS = "slurm_master"
 EACH_HOST_STRATEGIES = ("free", "host_pinned")  # and what others derive from them, such as mitogen_free
-COLORS = {"ok": C.COLOR_OK, "warn": C.COLOR_WARN, "unknown": C.COLOR_UNREACHABLE, "critical": C.COLOR_ERROR}
+COLORS = {
+    "ok": constants.COLOR_OK,
+    "warn": constants.COLOR_WARN,
+    "unknown": constants.COLOR_UNREACHABLE,
+    "critical": constants.COLOR_ERROR,
+}
 
 
 class ActionModule(ActionBase):
@@ -120,9 +125,7 @@ def _play_of(task: Any) -> Play:
     return parent._play
 
 
-def _entries(
-    variables: dict[str, Any], audit_result: str
-) -> tuple[list[dict[str, Any]], dict[str, str], list[str]]:
+def _entries(variables: dict[str, Any], audit_result: str) -> tuple[list[dict[str, Any]], dict[str, str], list[str]]:
     """Return the reports' entry of each host of the play, the hosts' problems, and the hosts that mps_enabled excludes.
 
     Reports are read untemplated: they are data, and templating a thousand of them takes seconds.

@@ -6,11 +6,11 @@
 WELL = ("ok", "warn")  # verdicts after which an acting verb has reached what it was asked for
 
 
-def acting_result(answer: dict, is_check: bool, is_judged: bool = True) -> dict:
-    """Return a module's result for the answer of an acting verb; it holds ``failed`` and ``msg`` where it failed.
+def acting_result(answer: dict, is_judged: bool, is_refusal_told: bool) -> dict:
+    """Return a module's result for the answer of an acting verb, with ``failed`` and ``msg`` where it failed.
 
-    A refusal in check mode is told in ``refused``, not failed: the precondition (a drained node) may be what an earlier task of the
-    same play would have brought about. ``is_judged`` says that the node must be well afterwards.
+    ``is_judged``: the node must be well afterwards. ``is_refusal_told``: a refusal is told in ``refused`` and does not
+    fail, as in check mode, where the precondition may be what an earlier task of the play would have brought about.
     """
     refused = answer.get("refused") or None
     result = {
@@ -20,8 +20,8 @@ def acting_result(answer: dict, is_check: bool, is_judged: bool = True) -> dict:
         "refused": refused,
         "report": answer.get("report"),
     }
-    problem = answer.get("failed") or ("" if is_check else refused)
-    if is_judged and not is_check:
+    problem = answer.get("failed") or ("" if is_refusal_told else refused)
+    if is_judged:
         problem = problem or _still_sick(answer.get("report"))
     if problem:
         result.update(failed=True, msg=problem)
@@ -54,6 +54,10 @@ def _still_sick(report: dict) -> str:
     """Return why the node is not well after the verb; "" where it is, or where the verb left no report."""
     if not report or report.get("verdict") in WELL:
         return ""
-    found = ["{0}: {1}".format(each.get("code"), each.get("message")) for each in report.get("findings") or ()
-             if each.get("severity") in ("critical", "unknown")]
-    return "It was done, and the node is still {0}. {1}".format(report.get("verdict"), " ".join(found)).strip()
+    told = []
+    for each in report.get("findings") or ():
+        if each.get("severity") not in WELL:
+            told.append("{0}: {1}.".format(each.get("code"), str(each.get("message")).rstrip(".")))
+            if each.get("remedy") and each["remedy"] not in told:
+                told.append(each["remedy"])
+    return "It was done, and the node is still {0}. {1}".format(report.get("verdict"), " ".join(told)).strip()

@@ -26,6 +26,7 @@ DIGEST_CHARACTERS = 12  # of the digest in the name of an installed version's fo
 OLDEST_PYTHON = (3, 9)
 ANSWER_LIMIT = 1 << 20  # bytes of an answer; a sick node's report is about 8 KiB
 REFUSED = 75  # exit code: a precondition does not hold, nothing was changed
+SENTENCE_PREFIX = "mpsfleet: "  # with which the program says on stderr why it gives no answer
 GRACE_S = 2  # for a killed program's pipes to close; a child in the driver's uninterruptible sleep keeps them open
 
 # From scratch: nothing of the login's environment reaches root's program.
@@ -182,6 +183,8 @@ def decoded(stdout: bytes, rc: int, stderr: bytes) -> dict:
     if isinstance(values, dict) and values.get("schema") == 1:
         return values
     words = stderr.decode("utf-8", "replace").strip().splitlines()
+    if words and words[-1].startswith(SENTENCE_PREFIX):
+        raise ProgramError(words[-1][len(SENTENCE_PREFIX) :][:1000])
     said = "it said: {0}".format(words[-1][:300]) if words else "it said nothing"
     return_code = "exit code {0}".format(rc) if rc >= 0 else "signal {0}".format(-rc)
     raise ProgramError("mpsfleet gave no answer ({0}); {1}".format(return_code, said))

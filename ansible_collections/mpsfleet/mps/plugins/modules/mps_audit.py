@@ -100,9 +100,7 @@ def main() -> None:
     is_option = bool(config) and not os.path.lexists(NODE_TOML)
     words = ("node", "audit", "--json") + (("--config", "-") if is_option else ())
     try:
-        answer = program.ask(
-            module.params, words, config if is_option else "", module.params["timeout"], module.tmpdir
-        )
+        answer = program.ask(module.params, words, config if is_option else "", module.params["timeout"], module.tmpdir)
     except program.ProgramMissing:
         module.exit_json(changed=False, program_missing=True)
     except program.ProgramError as error:

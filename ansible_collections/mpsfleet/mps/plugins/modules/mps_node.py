@@ -75,7 +75,10 @@ messages:
   type: list
   elements: str
 refused:
-  description: The precondition that does not hold; nothing was changed then. Null where all hold.
+  description:
+    - The precondition that does not hold; nothing was changed then. Null where all hold.
+    - In check mode the refusal of O(state=removed) is returned with a warning, since the drain that is missing may be
+      one that an earlier task would have made.
   returned: always
   type: str
 report:
@@ -114,12 +117,16 @@ def main() -> None:
         module.exit_json(changed=False, program_missing=True)
     except program.ProgramError as error:
         module.fail_json(msg=str(error))
-    result = acting.acting_result(answer.values, is_check=module.check_mode, is_judged=is_applied)
+    result = acting.acting_result(
+        answer.values,
+        is_judged=is_applied and not module.check_mode,
+        is_refusal_told=module.check_mode and not is_applied,
+    )
     result["diff"] = acting.diffs(answer.values.get("changes") or [])
     if result.get("failed"):
         module.fail_json(**result)
     if result["refused"]:
-        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
+        module.warn("As things are now this would be refused: {0}".format(result["refused"]))
     module.exit_json(**result)
 
 

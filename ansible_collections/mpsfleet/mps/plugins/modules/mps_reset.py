@@ -23,6 +23,11 @@ options:
       - Accept a drain by somebody else. The drain itself is left as it is.
     type: bool
     default: false
+  others:
+    description:
+      - End root's control daemons on other pipe directories as well, which hold the same GPUs.
+    type: bool
+    default: false
   timeout:
     description:
       - Seconds after which the program is stopped. The next run takes up where it was.
@@ -83,6 +88,7 @@ def main() -> None:
         argument_spec=dict(
             program.ARGUMENTS,
             any_drain={"type": "bool", "default": False},
+            others={"type": "bool", "default": False},
             timeout={"type": "float", "default": 300},
         ),
         supports_check_mode=True,
@@ -93,17 +99,19 @@ def main() -> None:
         words += ("--dry-run",)
     if module.params["any_drain"]:
         words += ("--any-drain",)
+    if module.params["others"]:
+        words += ("--others",)
     try:
         answer = program.ask(module.params, words, "", module.params["timeout"], module.tmpdir)
     except program.ProgramMissing:
         module.exit_json(changed=False, program_missing=True)
     except program.ProgramError as error:
         module.fail_json(msg=str(error))
-    result = acting.acting_result(answer.values, is_check=module.check_mode)
+    result = acting.acting_result(answer.values, is_judged=not module.check_mode, is_refusal_told=module.check_mode)
     if result.get("failed"):
         module.fail_json(**result)
     if result["refused"]:
-        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
+        module.warn("As things are now this would be refused: {0}".format(result["refused"]))
     module.exit_json(**result)
 
 

@@ -106,7 +106,7 @@ hosts:
       description: The reason that Slurm has for the state.
       type: str
     problem:
-      description: What was asked for and not done on the host, by C(problem) of the registered result; null for nothing.
+      description: What was asked for and not done on the host, from the registered C(problem); null for nothing.
       type: str
     decision:
       description: What was decided for the node in Slurm, with the reason, why, and whether it was done.

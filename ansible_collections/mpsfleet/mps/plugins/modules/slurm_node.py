@@ -144,7 +144,7 @@ def main() -> None:
     result["changed"] = bool(answer.values.get("changed"))
     problem = answer.values.get("failed")
     if result["refused"] and module.check_mode and module.params["state"] == "undrained":
-        module.warn("Would be refused as things are now: {0}".format(result["refused"]))
+        module.warn("As things are now this would be refused: {0}".format(result["refused"]))
     elif result["refused"]:
         problem = problem or result["refused"]
     if problem:

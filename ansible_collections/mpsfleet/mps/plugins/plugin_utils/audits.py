@@ -21,7 +21,7 @@ ORIGINS = ("node", "user", "either")
 FINDINGS_LIMIT = 64
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,8}")
 _CODE_LIMIT = 64
-_ANSIBLE_PREFIX = "Task failed: "  # ansible-core 2.19 puts it before every reason
+_PREAMBLE = re.compile(r"(Task failed: )?(.{0,300} (over|via) ssh: )?")  # Ansible's words before ssh's own
 _TEXTS = {"subject": 160, "message": 400, "remedy": 400}  # field → characters kept
 
 
@@ -42,16 +42,21 @@ def _report_or_error(registered: Any) -> tuple[dict[str, Any] | None, str | None
     if not isinstance(registered, Mapping):
         return None, "it was not audited in this run"
     if registered.get("unreachable"):
-        said = str(registered.get("msg", "")).replace(_ANSIBLE_PREFIX, "", 1)
+        said = _PREAMBLE.sub("", _one_line(registered.get("msg", "")))
         return None, f"unreachable: {printable(said, 300)}"
     if registered.get("skipped"):
         return None, "its audit was skipped"
     if not registered.get("report"):
-        return None, printable(registered.get("error") or registered.get("msg") or "it sent no report", 400)
+        said = registered.get("error") or registered.get("msg") or "it sent no report"
+        return None, printable(_one_line(said), 400)
     try:
         return trimmed_report(registered["report"]), None
     except InvalidReport as error:
         return None, f"its report is not valid: {error}"
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(str(text).split())
 
 
 def trimmed_report(report: Any) -> dict[str, Any]:

@@ -70,8 +70,10 @@ def failing_sentence(hosts: list[dict[str, Any]], error: str | None) -> str:
     sentence = f"all {len(hosts)} hosts are well by their own reports"
     if failing:
         sentence = f"{len(failing)} of {len(hosts)} hosts are not well"
-        names = [f"{each['host']} ({each['verdict'] if each['verdict'] in FAILING else NOT_DONE})"
-                 for each in failing[:NAMED_LIMIT]]
+        names = [
+            f"{each['host']} ({each['verdict'] if each['verdict'] in FAILING else NOT_DONE})"
+            for each in failing[:NAMED_LIMIT]
+        ]
         left = len(failing) - len(names)
         sentence += ": " + ", ".join(names) + (f" and {left} more" if left else "")
     return sentence + (f"; Slurm could not be asked: {printable(error, 300)}" if error else "")
@@ -83,11 +85,19 @@ def _judged(host: dict[str, Any]) -> dict[str, Any]:
         verdict, message = "unknown", host["error"]
     else:
         verdict = report["verdict"]
-        message = " ".join(f"{each['code']}: {each['message']}" for each in report["findings"]
-                           if each["severity"] == verdict)
+        message = " ".join(
+            f"{each['code']}: {each['message']}" for each in report["findings"] if each["severity"] == verdict
+        )
     decision = {"action": "none", "reason": None, "why": "Slurm could not be asked", "done": False}
-    return {"host": host["host"], "node": host["node"], "verdict": verdict, "message": message,
-            "state": None, "reason": None, "decision": decision}
+    return {
+        "host": host["host"],
+        "node": host["node"],
+        "verdict": verdict,
+        "message": message,
+        "state": None,
+        "reason": None,
+        "decision": decision,
+    }
 
 
 def _grouped(judged: list[dict[str, Any]]) -> list[str]:
@@ -96,5 +106,7 @@ def _grouped(judged: list[dict[str, Any]]) -> list[str]:
     for each in judged:
         groups.setdefault((each["verdict"], each["message"]), []).append(each["host"])
     worst_first = sorted(groups.items(), key=lambda group: (-VERDICTS.index(group[0][0]), group[1]))
-    return [f"{','.join(hosts)}: {verdict}" + (f": {message}" if message else "")
-            for (verdict, message), hosts in worst_first]
+    return [
+        f"{','.join(hosts)}: {verdict}" + (f": {message}" if message else "")
+        for (verdict, message), hosts in worst_first
+    ]

@@ -1,7 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Values of variables as TOML, for node.toml. https://toml.io/en/v1.0.0#string"""
+"""Values of variables as TOML, for node.toml.
+
+https://toml.io/en/v1.0.0#string
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 
 """What an acting verb answered, as a module's result."""
 
@@ -14,7 +13,8 @@ from ansible_collections.mpsfleet.mps.plugins.module_utils import acting
 SICK = {
     "verdict": "critical",
     "findings": [
-        {"code": "daemon-absent", "severity": "critical", "message": "No daemon runs."},
+        {"code": "daemon-absent", "severity": "critical", "message": "No daemon runs", "remedy": "Reset it."},
+        {"code": "directory-missing", "severity": "critical", "message": "No directory.", "remedy": "Reset it."},
         {"code": "percentage-differs", "severity": "warn", "message": "It is 10."},
     ],
 }
@@ -25,53 +25,59 @@ def answer(**changed: Any) -> dict[str, Any]:
 
 
 def test_nothing_to_do_changes_nothing_and_does_not_fail() -> None:
-    result = acting.acting_result(answer(), is_check=False)
+    result = acting.acting_result(answer(), is_judged=True, is_refusal_told=False)
 
     assert (result["changed"], result.get("failed", False)) == (False, False)
 
 
 def test_a_refusal_fails_with_its_sentence() -> None:
-    result = acting.acting_result(answer(refused="A job is on the node."), is_check=False)
+    result = acting.acting_result(answer(refused="A job is on the node."), is_judged=True, is_refusal_told=False)
 
-    assert (result["failed"], result["msg"], result["refused"]) == (True, "A job is on the node.", "A job is on the node.")
+    assert result["failed"]
+    assert result["msg"] == result["refused"] == "A job is on the node."
 
 
-def test_a_refusal_in_check_mode_does_not_fail() -> None:
-    result = acting.acting_result(answer(refused="The node is not drained."), is_check=True)
+def test_a_refusal_that_is_told_does_not_fail() -> None:
+    result = acting.acting_result(answer(refused="The node is not drained."), is_judged=False, is_refusal_told=True)
 
     assert "failed" not in result
     assert result["refused"] == "The node is not drained."
 
 
 @pytest.mark.parametrize("is_check", [True, False])
-def test_a_failure_fails_also_in_check_mode(is_check: bool) -> None:
-    assert acting.acting_result(answer(failed="The unit did not start."), is_check=is_check)["msg"] == "The unit did not start."
+def test_a_failure_always_fails(is_check: bool) -> None:
+    result = acting.acting_result(
+        answer(failed="The unit did not start."), is_judged=not is_check, is_refusal_told=is_check
+    )
+
+    assert result["msg"] == "The unit did not start."
 
 
 def test_a_node_that_is_still_sick_fails_with_its_findings() -> None:
-    result = acting.acting_result(answer(changed=True, report=SICK), is_check=False)
+    result = acting.acting_result(answer(changed=True, report=SICK), is_judged=True, is_refusal_told=False)
 
     assert result["failed"]
-    assert result["msg"] == "It was done, and the node is still critical. daemon-absent: No daemon runs."
+    assert result["msg"] == (
+        "It was done, and the node is still critical. "
+        "daemon-absent: No daemon runs. Reset it. directory-missing: No directory."
+    )
 
 
 @pytest.mark.parametrize("verdict", ["ok", "warn"])
 def test_a_node_that_is_well_does_not_fail(verdict: str) -> None:
-    assert "failed" not in acting.acting_result(answer(report={"verdict": verdict, "findings": []}), is_check=False)
+    assert "failed" not in acting.acting_result(
+        answer(report={"verdict": verdict, "findings": []}), is_judged=True, is_refusal_told=False
+    )
 
 
-def test_a_sick_node_does_not_fail_in_check_mode() -> None:
-    assert "failed" not in acting.acting_result(answer(report=SICK), is_check=True)
-
-
-def test_a_node_from_which_mps_was_removed_need_not_be_well() -> None:
-    assert "failed" not in acting.acting_result(answer(report=SICK), is_check=False, is_judged=False)
+def test_a_sick_node_does_not_fail_where_it_is_not_judged_as_after_a_removal() -> None:
+    assert "failed" not in acting.acting_result(answer(report=SICK), is_judged=False, is_refusal_told=True)
 
 
 def test_contents_are_in_the_diff_and_not_in_the_changes() -> None:
     change = {"what": "/etc/x", "action": "replace", "detail": "new", "before": "a\n", "after": "b"}
 
-    assert acting.acting_result(answer(changes=[change]), is_check=False)["changes"] == [
+    assert acting.acting_result(answer(changes=[change]), is_judged=True, is_refusal_told=False)["changes"] == [
         {"what": "/etc/x", "action": "replace", "detail": "new"}
     ]
     assert acting.diffs([change]) == [
@@ -80,6 +86,6 @@ def test_contents_are_in_the_diff_and_not_in_the_changes() -> None:
 
 
 def test_a_change_without_contents_is_one_line_of_the_diff() -> None:
-    change = {"what": "nvidia-mps.service", "action": "start", "detail": "it is inactive", "before": None, "after": None}
+    change = {"what": "nvidia-mps.service", "action": "start", "detail": "it is inactive"}
 
     assert acting.diffs([change]) == [{"prepared": "start nvidia-mps.service: it is inactive\n"}]

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 
 """The program on the target: which installed one is trusted, what a run and its answer may be."""
 
@@ -111,14 +110,15 @@ def test_a_damaged_program_is_not_run() -> None:
 
 @pytest.mark.parametrize("text", ["", "no base64!", base64.b64encode(b"no zlib").decode("ascii")])
 def test_what_cannot_be_unpacked_is_one_sentence(text: str) -> None:
-    with pytest.raises(program.ProgramError, match="cannot be unpacked|damaged"):
+    with pytest.raises(program.ProgramError, match=r"cannot be unpacked|damaged"):
         program.unpacked(text, "0" * 64)
 
 
 def test_an_old_python_is_named_in_one_sentence() -> None:
     problem = program.old_python_problem((3, 8, 18), "/usr/bin/python3")
 
-    assert problem.startswith("mpsfleet needs Python 3.9 or newer on the target, and Ansible uses /usr/bin/python3 (3.8.18)")
+    assert problem.startswith("mpsfleet needs Python 3.9 or newer on the target")
+    assert "Ansible uses /usr/bin/python3 (3.8.18) there" in problem
 
 
 def test_python_3_9_is_new_enough() -> None:
@@ -164,7 +164,7 @@ def test_a_program_that_does_not_end_is_stopped_with_all_its_children(tmp_path: 
     source = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     started = time.monotonic()
 
-    with pytest.raises(program.ProgramError, match="did not end within 0.5 s"):
+    with pytest.raises(program.ProgramError, match=r"did not end within 0\.5 s"):
         asked(source, tmp_path, timeout_s=0.5)
 
     assert time.monotonic() - started < 10
@@ -188,7 +188,8 @@ def test_what_cannot_be_started_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("stdout", "rc", "stderr", "words"),
     [
-        (b"", 64, b"mpsfleet: no such verb\n", "exit code 64.*it said: mpsfleet: no such verb"),
+        (b"", 64, b"mpsfleet: no such verb\n", "^no such verb$"),
+        (b"", 1, b"sh: killed\n", "exit code 1.*it said: sh: killed"),
         (b"", -9, b"", "signal 9.*it said nothing"),
         (b"Segmentation fault", 1, b"", "exit code 1"),
         (b'{"schema": 2}', 0, b"", "exit code 0"),

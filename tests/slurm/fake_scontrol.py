@@ -1,0 +1,112 @@
+"""A stand-in for scontrol and slurmctld, run as a program of its own: the door's other side, and nothing more.
+
+Written from what Slurm 22.05.8 does (texts, exit statuses, an update that overwrites a reason without a word). It keeps
+its cluster in cluster.json beside itself, and writes down each call with its environment in calls.jsonl. `mode` in the
+cluster makes it fail the ways the real one was seen to fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=1\x20
+   CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.10
+   AvailableFeatures=(null)
+   ActiveFeatures=(null)
+   Gres={gres}
+   NodeAddr={hostname} NodeHostName={hostname} Version=22.05.8
+   OS=Linux 6.1.0 #1 SMP\x20
+   RealMemory=256000 AllocMem=0 FreeMem=N/A Sockets=64 Boards=1
+   State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+   Partitions=gpu\x20
+   BootTime=2026-12-01T14:40:23 SlurmdStartTime=2026-12-01T15:09:41
+   LastBusyTime=2026-12-01T15:09:41
+   CfgTRES=cpu=64,mem=250G,billing=64
+   AllocTRES=
+   CapWatts=n/a
+   CurrentWatts=0 AveWatts=0
+   ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s
+"""
+
+
+def record_of(name: str, node: dict[str, Any]) -> str:
+    text = RECORD.format(
+        name=name,
+        gres=node.get("gres", "gpu:a100:4,mps:a100:400"),
+        hostname=node.get("hostname", name),
+        state=node["state"],
+    )
+    if node.get("reason"):
+        text += f"   Reason={node['reason']} [{node.get('user', 'root')}@2026-12-01T15:10:00]\n"
+    return text + "\n"
+
+
+def show(words: list[str], cluster: dict[str, Any]) -> int:
+    if words[0] == "config":
+        sys.stdout.write(
+            f"Configuration data as of 2026-12-01T15:10:00\nClusterName             = {cluster['name']}" + "\n"
+        )
+        return 0
+    if words[0] == "nodes":
+        sys.stdout.write("".join(record_of(name, node) for name, node in cluster["nodes"].items()))
+        return 0
+    name = words[1]
+    if name not in cluster["nodes"]:
+        sys.stdout.write(f"Node {name} not found" + "\n")
+        return 1
+    sys.stdout.write(record_of(name, cluster["nodes"][name]))
+    return 0
+
+
+def update(words: list[str], cluster: dict[str, Any]) -> int:
+    settings = dict(word.split("=", 1) for word in words)
+    if settings["NodeName"] not in cluster["nodes"]:
+        sys.stderr.write("slurm_update error: Invalid node name specified" + "\n")
+        return 1
+    if cluster["mode"] == "no permission":
+        sys.stderr.write("slurm_update error: Invalid user id" + "\n")
+        return 1
+    if cluster["mode"] == "without effect":
+        return 0
+    node = cluster["nodes"][settings["NodeName"]]
+    flags = node["state"].split("+")
+    if settings["State"] == "DRAIN":
+        node.update(state="+".join([*flags, *(["DRAIN"] if "DRAIN" not in flags else [])]), user="root")
+        node["reason"] = settings["Reason"] if cluster["mode"] != "somebody is faster" else "somebody else's"
+    else:
+        left = [each for each in flags if each != "DRAIN"]
+        node.update(state="+".join([*left, *(["NOT_RESPONDING"] if cluster["mode"] == "registers later" else [])]))
+        node["reason"] = settings["Reason"] if cluster["mode"] == "keeps reasons" else None
+    (HERE / "cluster.json").write_text(json.dumps(cluster))
+    return 0
+
+
+def main() -> int:
+    with (HERE / "calls.jsonl").open("a") as calls:
+        calls.write(json.dumps({"words": sys.argv[1:], "environ": dict(os.environ), "cwd": str(Path.cwd())}) + "\n")
+    cluster = json.loads((HERE / "cluster.json").read_text())
+    mode = cluster["mode"]
+    if mode == "silent" or (mode == "silent at updates" and sys.argv[1] == "update"):
+        sys.stderr.write("half a sentence")
+        sys.stderr.flush()
+        time.sleep(60)
+    if mode == "refused":
+        sys.stderr.write("slurm_load_node error: Unable to contact slurm controller (connect failure)" + "\n")
+        return 1
+    if mode == "endless":
+        while True:
+            sys.stdout.write("x" * 65536)
+    if mode == "binary":
+        sys.stdout.buffer.write(bytes(range(256)) * 8)
+        return 0
+    return {"show": show, "update": update}[sys.argv[1]](sys.argv[2:], cluster)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
