@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
         "lint": lambda: report(LINT),
         "fast": lambda: pytest("not lab", rest).exit_code,
         "lab": lambda: passed_on("lab/lab", rest),
-        "bench": lambda: passed_on("bench/run.py", rest),
+        "bench": lambda: passed_on("bench/audit_beside_baseline.py", rest),
         "pyz": lambda: passed_on("tools/build_pyz.py", rest),
         "docs": lambda: passed_on("tools/docs.py", rest),
         "demo": lambda: demo(rest),

@@ -56,10 +56,11 @@ def test_check_mode_on_a_fresh_node_says_what_a_deploy_would_do_and_does_nothing
 
 
 def test_an_audit_of_a_node_never_deployed_to_says_that_no_daemon_runs(taken_off: Fleet) -> None:
-    play = taken_off.play("check_mps_health", limit="n4")
+    play = taken_off.play("check_mps_health", limit="n4", trigger_drain=True)
 
     assert play.rc != 0
-    assert "no control daemon runs for /run/nvidia-mps/node" in play.out
+    assert "no control daemon runs for /run/nvidia-mps/node; mpsfleet has not been deployed on this node" in play.out
+    assert taken_off.reason("n4") == ""
 
 
 def test_a_deploy_brings_the_daemon_and_a_second_one_changes_nothing(taken_off: Fleet) -> None:

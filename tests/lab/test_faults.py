@@ -114,7 +114,7 @@ def test_a_drain_follows_what_makes_jobs_fail_and_a_reset_brings_the_nodes_back(
 
 def test_a_daemon_that_others_keep_busy_is_not_a_fault(fleet: Fleet) -> None:
     loop = "for i in $(seq 150); do echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps/node nvidia-cuda-mps-control; done"
-    loops = "; ".join([f"({loop}) >/dev/null 2>&1 &"] * 3)
+    loops = " ".join([f"({loop}) >/dev/null 2>&1 &"] * 3)
     fleet.cluster.must("n1", "sh", "-c", loops, user="alice")
 
     verdicts = {fleet.audit("n1")[0]["verdict"] for _ in range(10)}

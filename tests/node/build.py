@@ -57,4 +57,5 @@ SOUND = Facts(
     started_with=None,
     user=UserView(reached=True, step=f"{PIPE}/log", error=""),
     gpus=Gpus((gpu(0), gpu(1)), "ok", rc=0),
+    deployed=True,
 )

@@ -281,6 +281,17 @@ def test_a_judge_that_fails_is_an_unknown_and_the_others_still_run(monkeypatch: 
     assert "KeyError" in report.findings[1].message
 
 
+def test_what_nobody_deployed_is_no_fault_of_the_node() -> None:
+    facts = SOUND._replace(
+        daemons=(), control=NOBODY, privileged=NOBODY, said=Silence("not-asked", "-"), deployed=False
+    )
+
+    (found,) = room.judge(facts, DESIRED).findings
+
+    assert (found.code, found.severity, found.origin) == ("daemon-absent", "critical", "either")
+    assert found.message.endswith("; mpsfleet has not been deployed on this node")
+
+
 def test_a_mistake_in_node_toml_makes_the_node_unknown() -> None:
     report = room.misconfigured("n1", (Mistake(3, "wrong"),))
 

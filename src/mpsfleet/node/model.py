@@ -158,6 +158,7 @@ class Facts(NamedTuple):
     started_with: float | Unreadable | None  # thread percentage in the daemon's environment; None where it has none
     user: UserView | Unreadable
     gpus: Gpus
+    deployed: bool  # our unit is installed
 
     def serving(self) -> Daemon | None:
         """Return the daemon of this pipe directory: root's, and holder of the control_lock that lies in it now."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired, Mistake
     from mpsfleet.node.model import Facts
 
+_MISSING = ("daemon-absent", "directory-missing", "mps-package-missing")
 _Judge = Callable[["Facts", "Desired"], "tuple[Finding, ...]"]
 _JUDGES: tuple[tuple[str, _Judge], ...] = (
     ("daemons", daemons.judge),
@@ -32,7 +33,16 @@ def judge(facts: Facts, desired: Desired) -> Report:
         except Exception as error:  # noqa: BLE001  # four turns; whatever it is, the node is not known to be well
             message = f"the judgement of {name} failed: {type(error).__name__}: {error}; this is a defect of mpsfleet"
             findings.append(finding("probe-failed", name, message))
+    if not facts.deployed:
+        findings = [_undeployed(each) for each in findings]
     return report(facts.node, tuple(findings))
+
+
+def _undeployed(each: Finding) -> Finding:
+    """Tell what is missing because nobody deployed it: no fault of the node, so nothing to drain it for."""
+    if each.code not in _MISSING:
+        return each
+    return each._replace(origin="either", message=f"{each.message}; mpsfleet has not been deployed on this node")
 
 
 def misconfigured(node: str, mistakes: tuple[Mistake, ...]) -> Report:

@@ -9,6 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from mpsfleet.node.files import UNIT_PATH
 from mpsfleet.node.host import children, files, processes
 from mpsfleet.node.model import Answers, Daemon, Directory, Facts, Peer, Silence, Unreadable, UserView, serving
 from mpsfleet.node.probe import directories, gpu, mps, procfs
@@ -74,6 +75,7 @@ def _probe(host: Host, desired: Desired, pipe: Directory, fd: int, log: Director
         None,
         _what_user_saw(look) if isinstance(look, children.Apart) else look,
         gpu.understand(gpu_answer, desired.nvidia_smi_timeout_s),
+        os.path.exists(host.path(UNIT_PATH)),
     )
     return _look_closer(host, desired, facts)
 

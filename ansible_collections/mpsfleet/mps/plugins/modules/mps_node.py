@@ -122,6 +122,8 @@ def main() -> None:
         is_judged=is_applied and not module.check_mode,
         is_refusal_told=module.check_mode and not is_applied,
     )
+    for message in result["messages"]:
+        module.warn(message)
     result["diff"] = acting.diffs(answer.values.get("changes") or [])
     if result.get("failed"):
         module.fail_json(**result)
