@@ -76,6 +76,8 @@ def test_a_user_who_plants_names_in_a_loop_gains_nothing(planted: Fleet, protect
     sysctl(fleet, protected)
     try:
         before = bait(fleet)
+        planted_by = fleet.cluster.must(NODE, "sh", "-c", f"sleep 0.5; ls -ld {PIPE}* | grep -c alice")
+        assert int(planted_by) > 0
 
         deploy = fleet.play("deploy_mps", limit=NODE, mps_gpus_expected=4, mps_ipc_dir=PIPE)
         assert deploy.rc == 0, deploy.out
@@ -85,6 +87,7 @@ def test_a_user_who_plants_names_in_a_loop_gains_nothing(planted: Fleet, protect
         assert reset.rc == 0, reset.out
 
         assert bait(fleet) == before
+        fleet.cluster.must(NODE, "pgrep", "-u", "alice", "-f", "/tmp/plant.py")  # she is still at it
         owned = fleet.cluster.must(NODE, "stat", "-c", "%F %a %U", PIPE).strip()
         assert owned == "directory 755 root"
         alien = fleet.cluster.must(NODE, "find", PIPE, "-not", "-user", "root")

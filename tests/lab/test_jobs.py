@@ -6,9 +6,21 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fleet import Fleet
 
+PIPE = "/run/nvidia-mps/node"
+SERVER = "/usr/sbin/nvidia-cuda-mps-server"
+# Invented: a stand-in for NVIDIA's server, which cannot run without a GPU. It ends only by force.
+STAND_IN = """\
+#!/bin/sh
+trap '' TERM INT HUP
+while :; do sleep 1; done
+"""
 BEAT = "for i in $(seq 600); do date +%s > /tmp/beat; sleep 0.2; done"
 
 
@@ -172,3 +184,49 @@ def test_a_reset_killed_in_the_middle_converges_at_the_next_run(fleet: Fleet) ->
     outcome = result(fleet, "n2", "reset")
 
     assert outcome["rc"] == 0, outcome
+
+
+@pytest.fixture
+def with_servers(fleet: Fleet) -> Iterator[Fleet]:
+    """Provide the fleet with a stand-in server running under n2's daemon."""
+    fleet.cluster.must(
+        "n2", "sh", "-c", f"mv {SERVER} {SERVER}.hidden; cat > {SERVER}; chmod 755 {SERVER}", stdin=STAND_IN
+    )
+    try:
+        start = f"echo start_server -uid 0 | CUDA_MPS_PIPE_DIRECTORY={PIPE} timeout 5 nvidia-cuda-mps-control"
+        fleet.cluster.must("n2", "sh", "-c", start)
+        assert servers(fleet)
+        yield fleet
+    finally:
+        for pid in servers(fleet):
+            fleet.cluster.exec("n2", ("kill", "-9", pid))
+        fleet.cluster.must("n2", "mv", f"{SERVER}.hidden", SERVER)
+
+
+def servers(fleet: Fleet) -> list[str]:
+    return fleet.cluster.exec("n2", ("pgrep", "-f", f"^/bin/sh .*{SERVER.rpartition('/')[2]}")).stdout.split()
+
+
+@pytest.mark.parametrize("fault", [None, "daemon-stopped"])
+def test_a_reset_of_a_free_node_ends_the_daemons_own_server_with_it(with_servers: Fleet, fault: str | None) -> None:
+    fleet = with_servers
+    if fault is not None:
+        fleet.cluster.break_("n2", fault)
+
+    play = fleet.reset("n2")
+
+    assert play.rc == 0, play.out
+    assert servers(fleet) == []
+    fleet.well("n2")
+
+
+def test_the_death_of_the_control_daemon_does_not_take_the_server_and_its_clients_along(with_servers: Fleet) -> None:
+    fleet = with_servers
+    before = servers(fleet)
+
+    fleet.cluster.must("n2", "kill", "-9", str(fleet.main_pid("n2")))
+    time.sleep(4)
+
+    assert servers(fleet) == before
+    assert fleet.main_pid("n2") > 0
+    assert fleet.audit("n2")[0]["verdict"] == "ok"

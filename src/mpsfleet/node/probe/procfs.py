@@ -1,8 +1,8 @@
 """/proc: which control daemons of root's run, and which directory each one holds.
 
 The kernel's name of daemon and server is `nvidia-cuda-mps` (15 bytes) for both, and anybody can take it. So the name is
-only a sieve; a control daemon is a process of root's that holds a file called `control_lock` open. Its directory's
-daemon is the one whose descriptor is the inode that lies in the directory now.
+only a sieve; a control daemon is a process of root's that holds a file called `control_lock` open and is not one of its
+servers, which inherit that descriptor. Its directory's daemon is the one whose descriptor is the inode that lies there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 
 _COMM = "nvidia-cuda-mps"
+_PROGRAM = "nvidia-cuda-mps-control"
 _LOCK = "/control_lock"
 _DELETED = " (deleted)"
 _MOST_FDS = 4096
@@ -80,7 +81,7 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
         try:
             target = os.readlink(f"{base}/{number}")
             bare = target.removesuffix(_DELETED)
-            if not bare.endswith(_LOCK) or _is_server(host, owner.pid):
+            if not bare.endswith(_LOCK) or not _runs_the_program(host, owner.pid):
                 continue
             now = os.stat(f"{base}/{number}")
         except OSError:  # the descriptor or the process has gone
@@ -90,9 +91,9 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
     return None
 
 
-def _is_server(host: Host, pid: int) -> bool:
-    """Tell a server, which inherits the daemon's descriptors, by its program."""
-    return os.readlink(f"{host.proc}/{pid}/exe").replace(_DELETED, "").endswith("-server")
+def _runs_the_program(host: Host, pid: int) -> bool:
+    """Tell the daemon from its servers, which inherit its descriptors and may be root's: by the program's name."""
+    return os.path.basename(os.readlink(f"{host.proc}/{pid}/exe").replace(_DELETED, "")) == _PROGRAM
 
 
 def waits_for_bytes(host: Host, pid: int) -> bool:
