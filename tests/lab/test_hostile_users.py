@@ -108,23 +108,39 @@ def sysctl(fleet: Fleet, value: int) -> None:
         subprocess.run(("sh", "-c", script), check=True)
 
 
-@pytest.mark.parametrize(
-    "name", ["control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid"]
-)
-def test_a_link_at_a_name_of_a_polluted_directory_is_not_followed_at_a_reset(fleet: Fleet, name: str) -> None:
-    """The directory was 0777 for a while, as a polluting script leaves it, and a user used that while."""
-    node, pipe = "n2", "/run/nvidia-mps/node"
+PLANTABLE = [
+    *(f"/run/nvidia-mps/node/{name}" for name in ("control", "control_privileged", "control_lock", "log")),
+    "/run/nvidia-mps/node/nvidia-cuda-mps-control.pid",
+    "/var/log/nvidia-mps/control.log",
+    "/var/log/nvidia-mps/server.log",
+]
+
+
+@pytest.mark.parametrize("by", ["reset", "start", "deploy"])
+@pytest.mark.parametrize("path", PLANTABLE)
+def test_a_link_in_a_directory_that_was_open_for_a_while_is_not_followed(fleet: Fleet, path: str, by: str) -> None:
+    """The directory was 0777, as a polluting script leaves it, and a user used that while."""
+    node, directory = "n2", path.rpartition("/")[0]
     fleet.cluster.must(node, "sh", "-c", f"rm -rf {BAIT}; mkdir {BAIT}; echo precious > {BAIT}/x; chmod 600 {BAIT}/x")
-    before = fleet.cluster.must(node, "stat", "-c", "%a %U %s %Y", f"{BAIT}/x")
-    fleet.cluster.must(node, "chmod", "0777", pipe)
-    fleet.cluster.must(node, "sh", "-c", f"rm -f {pipe}/{name}; ln -s {BAIT}/x {pipe}/{name}", user="alice")
+    before = fleet.cluster.must(node, "stat", "-c", "%a %U %s %Y %Z", f"{BAIT}/x")
+    fleet.cluster.must(node, "chmod", "0777", directory)
+    fleet.cluster.must(node, "sh", "-c", f"rm -f {path}; ln -s {BAIT}/x {path}", user="alice")
 
-    play = fleet.reset(node)
+    if by == "reset":
+        fleet.drain(node, "mpsfleet: reset")
+        done = fleet.cluster.exec(node, ("mpsfleet", "node", "reset"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        fleet.undrain(node)
+    elif by == "start":
+        fleet.cluster.must(node, "systemctl", "restart", "nvidia-mps.service")
+    else:
+        fleet.cluster.must(node, "systemctl", "stop", "nvidia-mps.service")
+        fleet.cluster.must(node, "mpsfleet", "node", "apply")
 
-    assert play.rc == 0, play.out
-    assert fleet.cluster.must(node, "stat", "-c", "%a %U %s %Y", f"{BAIT}/x") == before
-    assert fleet.cluster.must(node, "find", pipe, "-type", "l") == ""
-    fleet.well(node)
+    assert fleet.cluster.must(node, "stat", "-c", "%a %U %s %Y %Z", f"{BAIT}/x") == before
+    assert fleet.cluster.exec(node, ("test", "-L", path)).returncode != 0
+    assert fleet.cluster.must(node, "stat", "-c", "%a %U", directory).strip() == "755 root"
+    assert fleet.audit(node)[0]["verdict"] == "ok"
 
 
 def test_a_users_process_under_mps_own_name_is_not_taken_for_the_daemon_and_survives(fleet: Fleet) -> None:

@@ -230,3 +230,25 @@ def test_the_death_of_the_control_daemon_does_not_take_the_server_and_its_client
     assert servers(fleet) == before
     assert fleet.main_pid("n2") > 0
     assert fleet.audit("n2")[0]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("fault", [None, "daemon-stopped"])
+def test_where_slurm_is_not_used_the_servers_must_say_that_they_have_no_client(
+    with_servers: Fleet, fault: str | None
+) -> None:
+    fleet = with_servers
+    text = fleet.cluster.must("n2", "cat", "/etc/mpsfleet/node.toml")
+    alone = text.replace("enabled = true", "enabled = false")
+    assert alone != text
+    fleet.cluster.must("n2", "mpsfleet", "node", "apply", "--config", "-", stdin=alone)
+    if fault is not None:
+        fleet.cluster.break_("n2", fault)
+
+    outcome = result(fleet, "n2", "reset")
+
+    fleet.cluster.exec("n2", ("mpsfleet", "node", "apply", "--config", "-"), stdin=text)
+    if fault is None:
+        assert outcome["rc"] == 0, outcome
+    else:
+        assert outcome["rc"] == 75
+        assert "whether it has clients cannot be asked" in str(outcome["refused"])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from mpsfleet.node import daemon
 from mpsfleet.node.host import children, locks
-from mpsfleet.node.probe import short_name
+from mpsfleet.node.model import Unreadable
+from mpsfleet.node.probe import procfs, short_name
 from mpsfleet.show import show
 from mpsfleet.slurm import nodes, reasons
 
@@ -29,7 +31,7 @@ def why_not(host: Host, desired: Desired, *, any_drain: bool) -> str | None:
     if recorded:
         return f"job {recorded[0]} is recorded on this node; wait for its end"
     if not desired.slurm_enabled:
-        return None
+        return _by_clients(host, desired)
     scontrol = next((each for each in _PLACES if os.access(host.path(each), os.X_OK)), None)
     if scontrol is None:
         return (
@@ -40,6 +42,23 @@ def why_not(host: Host, desired: Desired, *, any_drain: bool) -> str | None:
     asked = ((scontrol, "-o", "show", "node", name), (scontrol, "listpids"))
     shown, pids = children.run(tuple(children.Command((host.path(argv[0]), *argv[1:]), _ASK_S) for argv in asked))
     return _by_drain(shown, name, any_drain=any_drain) or _by_processes(pids)
+
+
+def _by_clients(host: Host, desired: Desired) -> str | None:
+    """Where there is no scheduler: every MPS server must say, through its daemon, that it has no client."""
+    named = procfs.named_mps(host)
+    if isinstance(named, Unreadable):
+        return f"the processes of the node are not known: {named.reason}"
+    for each in named:
+        if procfs.is_control_program(host, each.pid) or each.state == "Z":
+            continue
+        answer = daemon.command(host, desired, f"get_client_list {each.pid}", desired.query_timeout_s)
+        if answer.rc != 0 or "not found" in answer.out:
+            who = f"MPS server {each.pid} of user {each.uid}"
+            return f"{who} runs, and whether it has clients cannot be asked; end it first"
+        if answer.out.strip():
+            return f"MPS server {each.pid} has clients ({show(answer.out.strip(), 80)}); wait for their end"
+    return None
 
 
 def _recorded(host: Host) -> list[str]:

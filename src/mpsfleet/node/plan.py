@@ -91,7 +91,7 @@ def apply(
     if unit_changed or installed.unit.stale:
         actions.append(Action(Kind.RELOAD, Change("systemd", "reload", "units are read again")))
     broken = [each for each in (facts.pipe, facts.log) if not is_sound(each)]
-    actions += [Action(Kind.PREPARE, _prepare(each)) for each in broken]
+    actions += [Action(Kind.PREPARE, preparation(each)) for each in broken]
     actions += _unit(installed.unit, facts)
     actions += _percentage(desired, facts)
     return tuple(actions)
@@ -109,7 +109,8 @@ def is_sound(directory: Directory) -> bool:
     return directory.kind == "directory" and directory.uid == 0 and directory.mode == MODE
 
 
-def _prepare(directory: Directory) -> Change:
+def preparation(directory: Directory) -> Change:
+    """Return what preparing a directory that is not sound comes to."""
     if directory.kind == "directory":
         now = f"{directory.mode:04o}, user {directory.uid}"
         return Change(directory.path, "prepare", f"{now} → 0755 root:root", f"{now}\n", "0755, user 0\n")

@@ -20,7 +20,6 @@ from mpsfleet.node.reset import Options, reset
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
-    from mpsfleet.node.model import Change
 
 _LOCK_WAIT_S = 10.0
 
@@ -35,7 +34,7 @@ def main(verb: str, argv: list[str]) -> int:
     words = _parser(verb).parse_args(argv)
     host = Host()
     require_root(host, f"node {verb}")
-    if verb in ("prepare", "run-daemon", "settle"):
+    if verb in ("run-daemon", "settle"):
         return _of_the_unit(verb, host)
     try:
         outcome = _outcome(verb, host, words)
@@ -58,7 +57,7 @@ def exit_code(outcome: Outcome) -> int:
 
 def _parser(verb: str) -> _Parser:
     parser = _Parser(prog=f"mpsfleet node {verb}", description=_HELP[verb])
-    if verb in ("apply", "remove", "reset"):
+    if verb not in ("run-daemon", "settle"):
         parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
         parser.add_argument("--json", action="store_true", help="one line of JSON")
     if verb == "apply":
@@ -89,6 +88,8 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     desired = desired_or_error(host, text)
     if verb == "reset":
         return reset(host, desired, Options(any_drain=words.any_drain, others=words.others, dry_run=words.dry_run))
+    if verb == "prepare":  # the unit's start needs it, so the kill switch does not stop it
+        return _prepare(host, desired, dry_run=words.dry_run)
     act.refuse_when_off(host)
     if verb == "apply":
         return _apply(host, desired, text, dry_run=words.dry_run)
@@ -101,6 +102,14 @@ def desired_or_error(host: Host, text: str | None = None) -> Desired:
     if mistakes:
         raise MpsfleetError("; ".join(str(each) for each in mistakes))
     return desired
+
+
+def _prepare(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
+    if not dry_run:
+        return Outcome("prepare", short_name(), dry_run, prepare.prepare(host, desired))
+    facts = probe(host, desired)
+    broken = (each for each in (facts.pipe, facts.log) if not plan.is_sound(each))
+    return Outcome("prepare", facts.node, dry_run, tuple(plan.preparation(each) for each in broken))
 
 
 def _apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> Outcome:
@@ -150,19 +159,11 @@ def _remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> 
 
 
 def _of_the_unit(verb: str, host: Host) -> int:
-    """Run what the unit calls, and say in the journal what was done."""
+    """Run what the unit calls around its daemon."""
     desired = desired_or_error(host)
     if verb == "run-daemon":
         daemon.become(host, desired)
-    if verb == "settle":
-        problem = daemon.settle(host, desired)
-        if problem is not None:
-            raise NotInEffect(problem)
-        return OK
-    _say(prepare.prepare(host, desired))
+    problem = daemon.settle(host, desired)
+    if problem is not None:
+        raise NotInEffect(problem)
     return OK
-
-
-def _say(changes: tuple[Change, ...]) -> None:
-    for each in changes:
-        write_line(render_text.change(each))

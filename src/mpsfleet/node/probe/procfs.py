@@ -81,7 +81,7 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
         try:
             target = os.readlink(f"{base}/{number}")
             bare = target.removesuffix(_DELETED)
-            if not bare.endswith(_LOCK) or not _runs_the_program(host, owner.pid):
+            if not bare.endswith(_LOCK) or not is_control_program(host, owner.pid):
                 continue
             now = os.stat(f"{base}/{number}")
         except OSError:  # the descriptor or the process has gone
@@ -91,9 +91,16 @@ def _daemon(host: Host, owner: Process) -> Daemon | None:
     return None
 
 
-def _runs_the_program(host: Host, pid: int) -> bool:
-    """Tell the daemon from its servers, which inherit its descriptors and may be root's: by the program's name."""
-    return os.path.basename(os.readlink(f"{host.proc}/{pid}/exe").replace(_DELETED, "")) == _PROGRAM
+def is_control_program(host: Host, pid: int) -> bool:
+    """Tell a daemon from its servers, which inherit its descriptors and may be root's: by the program's name.
+
+    No proof of a daemon: anybody's process can have that name.
+    """
+    try:
+        program = os.readlink(f"{host.proc}/{pid}/exe")
+    except OSError:
+        return False
+    return os.path.basename(program.replace(_DELETED, "")) == _PROGRAM
 
 
 def waits_for_bytes(host: Host, pid: int) -> bool:
