@@ -78,7 +78,7 @@ def test_a_deleted_directory_is_critical_and_the_unreachable_daemon_is_found_and
     lost = fleet.main_pid("n2")
 
     audit = fleet.play("check_mps_health", limit="n2", trigger_drain=True)
-    assert f"control daemon {lost} is alive, but its files" in audit.out
+    assert "the control daemon is alive, but its files" in audit.out
     assert fleet.reason("n2").startswith("mpsfleet: daemon-unreachable")
     assert fleet.reset("n2").rc == 0
 
@@ -91,7 +91,7 @@ def test_a_replaced_control_is_critical_though_root_gets_answers_and_is_put_righ
 
     audit = fleet.play("check_mps_health", limit="n2", trigger_drain=True)
     assert audit.rc != 0
-    assert "/run/nvidia-mps/node/control is served by process" in audit.out
+    assert "/run/nvidia-mps/node/control is served by a process of user" in audit.out
     assert fleet.reason("n2") == ""
     assert fleet.reset("n2").rc == 0
 

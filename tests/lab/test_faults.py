@@ -17,7 +17,12 @@ BY_RESET = [
         "is alive, but its files in /run/nvidia-mps/node were deleted",
         "critical",
     ),
-    ("control-swapped", "socket-hijacked", "/run/nvidia-mps/node/control is served by process", "critical"),
+    (
+        "control-swapped",
+        "socket-hijacked",
+        "/run/nvidia-mps/node/control is served by a process of user 2001",
+        "critical",
+    ),
     ("mode-polluted", "directory-mode", "has mode 0777: others can write in it", "critical"),
     ("mode-closed", "daemon-unreachable-by-users", "an ordinary user is stopped at /run/nvidia-mps/node", "critical"),
     ("owner-polluted", "directory-owner", "belongs to user 2001, not to root", "critical"),

@@ -83,7 +83,8 @@ def test_removal_takes_away_what_apply_put_there() -> None:
     found = plan.remove(DESIRED, WANTED, ALL, SOUND)
 
     removed = [each.path for each in found if each.kind is Kind.REMOVE]
-    assert removed == [*[each.path for each in reversed(WANTED)], files.PROGRAM_LINK, PROGRAM]
+    assert removed == [*[each.path for each in reversed(WANTED)], files.PROGRAM_LINK]
+    assert found[-1].kind is Kind.UNINSTALL
     assert kinds(found)[:2] == [Kind.STOP, Kind.DISABLE]
 
 

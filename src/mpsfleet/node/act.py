@@ -14,14 +14,14 @@ from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import children
 from mpsfleet.node.host import files as disk
 from mpsfleet.node.judge.limits import is_as_wanted
+from mpsfleet.node.model import Change, Unreadable
 from mpsfleet.node.plan import Kind
-from mpsfleet.node.probe import PROBE_USER, probe_user
+from mpsfleet.node.probe import PROBE_USER, directories, probe_user, procfs
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
-    from mpsfleet.node.model import Change
     from mpsfleet.node.plan import Action
 
 _START_S = 60.0
@@ -108,7 +108,19 @@ def _write_program(host: Host, _desired: Desired, action: Action) -> tuple[Chang
 
 def _point_link(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
     disk.publish_link(host.path(action.path), str(action.change.after))
-    return (action.change,)
+    kept = {action.change.after, action.change.before}  # the one before may still be running
+    return (action.change, *_remove_programs(host, kept))
+
+
+def _remove_programs(host: Host, kept: set[str | None]) -> tuple[Change, ...]:
+    """Remove the installed versions of the program that are not to be kept."""
+    removed = []
+    for version in disk.names(host.path(files.PROGRAM_DIRECTORY)):
+        path = f"{files.PROGRAM_DIRECTORY}/{version}/mpsfleet"
+        if path not in kept and disk.remove(host.path(path)):
+            disk.remove_empty(host.path(os.path.dirname(path)))
+            removed.append(Change(path, "remove", "an older version of the program"))
+    return tuple(removed)
 
 
 def _write(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
@@ -158,8 +170,21 @@ def _start(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
     return (action.change,)
 
 
+def _require_heard(host: Host, desired: Desired) -> None:
+    """See that a command of root's reaches the daemon of the pipe directory and nobody else."""
+    pipe, fd = directories.look(host, desired.pipe_directory)
+    named = procfs.named_mps(host)
+    try:
+        if isinstance(named, Unreadable) or daemon.hears_root(host, pipe, fd, procfs.daemons(host, named)) is None:
+            raise NotInEffect(f"what listens in {pipe.path} is not its control daemon, so it is told nothing; audit it")
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
 def _set_percentage(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
     """Set the value and read it back: the daemon's exit status is 0 for a refusal too."""
+    _require_heard(host, desired)
     words = f"set_default_active_thread_percentage {desired.active_thread_percentage:g}"
     answer = daemon.command(host, desired, words, _COMMAND_S)
     back = daemon.command(host, desired, "get_default_active_thread_percentage", _COMMAND_S)
@@ -185,10 +210,14 @@ def _disable(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...
 
 def _remove(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
     disk.remove(host.path(action.path))
-    directory = os.path.dirname(action.path)
-    if directory.startswith(files.PROGRAM_DIRECTORY) or directory == os.path.dirname(CONFIG):
-        disk.remove_empty(host.path(directory))
-        disk.remove_empty(host.path(files.PROGRAM_DIRECTORY))
+    if action.path == CONFIG:
+        disk.remove_empty(host.path(os.path.dirname(CONFIG)))
+    return (action.change,)
+
+
+def _uninstall(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
+    _remove_programs(host, set())
+    disk.remove_empty(host.path(files.PROGRAM_DIRECTORY))
     return (action.change,)
 
 
@@ -216,4 +245,5 @@ _DO: dict[Kind, Callable[[Host, Desired, Action], tuple[Change, ...]]] = {
     Kind.DISABLE: _disable,
     Kind.REMOVE: _remove,
     Kind.CLEAR: _clear,
+    Kind.UNINSTALL: _uninstall,
 }

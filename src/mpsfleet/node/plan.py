@@ -32,6 +32,7 @@ class Kind(enum.Enum):
     DISABLE = "disable the unit"
     REMOVE = "remove a file"
     CLEAR = "remove the pipe directory"
+    UNINSTALL = "remove the program"
 
 
 class Action(NamedTuple):
@@ -186,7 +187,8 @@ def remove(desired: Desired, wanted: tuple[Owned, ...], installed: Installed, fa
         actions.append(Action(Kind.CLEAR, Change(desired.pipe_directory, "remove", detail), desired.pipe_directory))
     if installed.link is not None:
         actions.append(_remove(files.PROGRAM_LINK, None))
-        actions.append(_remove(installed.link, None))
+        change = Change(files.PROGRAM_DIRECTORY, "remove", "every version of the program")
+        actions.append(Action(Kind.UNINSTALL, change, files.PROGRAM_DIRECTORY))
     return tuple(actions)
 
 

@@ -1,8 +1,9 @@
 """Reset: end the control daemon of this node, clean its directories, start it through systemd, and see that it serves.
 
-The ladder, least force first: refuse unless the node is free → `quit -t` (never a bare `quit`, which blocks for ever
-with a client that stays) → wait → stop the unit → TERM → KILL of processes held by pidfd → prepare → start → audit.
-Killed at any step, the next run converges. Only the daemons of the configured pipe directory and of our unit are ended.
+The ladder, least force first: refuse unless the node is free → take the directories from users → `quit -t` (never a
+bare `quit`, which blocks for ever with a client that stays) → wait → stop the unit → TERM → KILL of processes held by
+pidfd → prepare → start → audit. Killed at any step, the next run converges. Only the daemons of the configured pipe
+directory and of our unit are ended.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def reset(host: Host, desired: Desired, options: Options) -> Outcome:
         targets = _targets(facts, unit, desired, options)
         if options.dry_run:
             return Outcome("reset", facts.node, dry_run=True, changes=_planned(desired, targets, unit))
-        changes = _end(host, desired, options, targets, unit)
+        changes = prepare.prepare(host, desired)  # taken from users first: then who hears a command cannot change
+        changes += _end(host, desired, options, targets, unit)
         changes += prepare.prepare(host, desired)
         act.start(host, desired)
         changes += (Change(UNIT, "start", "and its daemon answers"),)

@@ -231,6 +231,14 @@ def remove_empty(path: str) -> bool:
     return True
 
 
+def names(path: str) -> tuple[str, ...]:
+    """Return the names in a directory of ours, sorted; none when it is not there."""
+    try:
+        return tuple(sorted(os.listdir(path)))
+    except FileNotFoundError:
+        return ()
+
+
 def exists(path: str) -> bool:
     """Return whether the name is there, be it a link to nowhere."""
     return os.path.lexists(path)

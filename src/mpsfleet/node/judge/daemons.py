@@ -1,4 +1,7 @@
-"""Judge the control daemon: there, answering, reachable by root and by users, and only one."""
+"""Judge the control daemon: there, answering, reachable by root and by users, and only one.
+
+A pid is evidence and no part of a sentence: equal sentences of many nodes are one line for a person.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def _stranger(facts: Facts, name: str, peer: Peer) -> Finding:
         return finding("probe-failed", f"{facts.pipe.path}/{name}", message)
     program = f" ({show(peer.comm, 20)})" if peer.comm else ""
     message = (
-        f"{facts.pipe.path}/{name} is served by process {peer.pid}{program} of user {peer.uid}, "
+        f"{facts.pipe.path}/{name} is served by a process of user {peer.uid}{program}, "
         "not by the control daemon of that directory, so jobs connect to a stranger"
     )
     return finding("socket-hijacked", f"{facts.pipe.path}/{name}", message, pid=peer.pid, uid=peer.uid, comm=peer.comm)
@@ -79,7 +82,7 @@ def _not_serving(facts: Facts, desired: Desired, *, hijacked: bool) -> tuple[Fin
     if lost:
         pids = ", ".join(str(each.process.pid) for each in lost)
         message = (
-            f"control daemon {pids} is alive, but its files in {desired.pipe_directory} were deleted, "
+            f"the control daemon is alive, but its files in {desired.pipe_directory} were deleted, "
             "so no job can connect to it"
         )
         return (finding("daemon-unreachable", _SUBJECT, message, pid=pids),)
@@ -97,7 +100,7 @@ def _daemons(facts: Facts) -> tuple[Daemon, ...]:
 
 def _silent(facts: Facts, serving: Daemon, said: Silence) -> Finding:
     pid = serving.process.pid
-    who = f"control daemon {pid} of {facts.pipe.path}"
+    who = f"the control daemon of {facts.pipe.path}"
     if said.outcome == "busy":
         message = f"{who} could not be asked: {said.reason}"
         return finding("daemon-busy", _SUBJECT, message, pid=pid)
@@ -136,10 +139,10 @@ def _as_user(facts: Facts, serving: Daemon) -> tuple[Finding, ...]:
     if view.reached:
         return ()
     message = (
-        f"control daemon {serving.process.pid} answers root, but an ordinary user is stopped at {view.step} "
-        f"({view.error}), so jobs cannot connect"
+        "the control daemon answers root, but an ordinary user is stopped "
+        f"at {view.step} ({view.error}), so jobs cannot connect"
     )
-    return (finding("daemon-unreachable-by-users", _SUBJECT, message, at=view.step, error=view.error),)
+    return (finding("daemon-unreachable-by-users", _SUBJECT, message, pid=serving.process.pid, error=view.error),)
 
 
 def _duplicates(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
@@ -155,10 +158,10 @@ def _duplicates(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
 def _duplicate(other: Daemon, desired: Desired) -> Finding:
     pid = other.process.pid
     if other.directory == desired.pipe_directory:
-        message = f"a second control daemon, {pid}, was started for {desired.pipe_directory} and is unreachable there"
+        message = f"a second control daemon was started for {desired.pipe_directory} and is unreachable there"
     else:
         message = (
-            f"another control daemon of root's, {pid}, serves {show(other.directory)} beside the configured "
+            f"another control daemon of root's serves {show(other.directory)} beside the configured "
             f"{desired.pipe_directory}, on the same GPUs"
         )
         remedy = "Stop what starts it, or end it with `mpsfleet node reset --others` on the drained node."

@@ -35,7 +35,7 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
 def _row(gpu: Gpu) -> Finding | None:
     text = " ".join(gpu).lower()
     subject = f"gpu{gpu.number}" if gpu.number.isdigit() else gpu.uuid
-    named = f"GPU {show(gpu.number, 8)} ({show(gpu.uuid, 48)})"
+    named = f"GPU {show(gpu.number, 8)}"
     if _LOST in text:
         message = f"{named} is lost: the driver no longer reaches it, and restarting MPS does not help"
         return finding("gpu-lost", subject, message, uuid=gpu.uuid)

@@ -15,6 +15,8 @@ def report(value: Report) -> str:
     lines = [f"{show(value.node)}: {value.verdict}"]
     for each in value.findings:
         lines.append(f"  {each.severity}: {each.code}: {each.message}")
+        if each.evidence:
+            lines.append(f"    seen: {', '.join(f'{key} {value}' for key, value in each.evidence)}")
         lines.append(f"    to do: {each.remedy}")
     return "\n".join(lines)
 
