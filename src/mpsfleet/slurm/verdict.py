@@ -134,7 +134,7 @@ def _notice(finding: Finding) -> Notice:
     """Show a finding; what to do about a known code is our own sentence and not the node's."""
     known = codes.BY_NAME.get(finding.code)
     remedy = known.remedy if known is not None else show(finding.remedy)
-    return Notice(finding.severity, f"{show(finding.message).rstrip('.')} [{show(finding.code, 60)}].", remedy)
+    return Notice(finding.severity, f"{show(finding.message, 400).rstrip('.')} [{show(finding.code, 60)}].", remedy)
 
 
 def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
