@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from types import ModuleType
-from typing import Callable, NoReturn
+from typing import TYPE_CHECKING, Callable, NoReturn
 
 import pytest
 
 from mpsfleet import __version__, cli
 from mpsfleet.codes import CODES
 from mpsfleet.errors import MpsfleetError, Refused, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Room = Callable[[Callable[..., int]], None]
 
@@ -55,21 +58,34 @@ class TestDispatch:
     """The first words choose, the rest is handed on."""
 
     def test_an_audit_gets_the_rest_of_the_words(self, audit: Room) -> None:
-        audit(lambda words: 2 if words == ["--json"] else 0)
+        audit(lambda words, root: 2 if (words, root) == (["--json"], "") else 0)
         assert cli.main(["node", "audit", "--json"]) == 2
 
     @pytest.mark.parametrize("verb", ["apply", "remove", "reset", "prepare", "run-daemon"])
     def test_an_acting_verb_is_named_to_its_room(self, verbs: Room, verb: str) -> None:
-        verbs(lambda named, words: 2 if (named, words) == (verb, ["--dry-run"]) else 0)
+        verbs(lambda named, words, _root: 2 if (named, words) == (verb, ["--dry-run"]) else 0)
         assert cli.main(["node", verb, "--dry-run"]) == 2
 
     def test_slurm_parses_its_own_words(self, slurm: Room) -> None:
-        slurm(lambda words: 75 if words == ["undrain", "n1"] else 0)
+        slurm(lambda words, root: 75 if (words, root) == (["undrain", "n1"], "") else 0)
         assert cli.main(["slurm", "undrain", "n1"]) == 75
 
     def test_debug_is_taken_out_wherever_it_stands(self, audit: Room) -> None:
-        audit(len)
+        audit(lambda words, _root: len(words))
         assert cli.main(["node", "audit", "--debug", "--json"]) == 1
+
+    def test_a_root_is_taken_off_the_front_and_handed_on(self, audit: Room, tmp_path: Path) -> None:
+        audit(lambda words, root: 2 if (words, root) == (["--json"], str(tmp_path)) else 0)
+        assert cli.main(["--root", str(tmp_path), "node", "audit", "--json"]) == 2
+
+    @pytest.mark.parametrize("path", ["relative", "/nonexistent/root", ""])
+    def test_a_root_that_is_no_directory_is_wrong_usage(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["--root", path, "node", "audit"]) == 64
+        assert "--root takes the absolute path of a directory" in capsys.readouterr().err
+
+    def test_a_root_is_refused_under_sudo(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SUDO_UID", "1000")
+        assert cli.main(["--root", str(tmp_path), "node", "audit"]) == 64
 
     @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["node", "--help"]])
     def test_help_lists_the_commands(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # the shell's number for SIGINT
 READER_GONE = 141  # the shell's number for SIGPIPE
 DEBUG = "--debug"
+ROOT = "--root"
 _SENTENCE = 2000  # characters of one sentence; more is cut
 
 NODE_VERBS = ("audit", "apply", "remove", "reset", "prepare")
-COMMANDS = ("node", "slurm", "explain")
+COMMANDS = ("node", "slurm", "sim", "explain")
 _HIDDEN = ("run-daemon", "settle")  # called by our own unit file, not by people
 _OPTIONS = ("--help", "--version")
 
@@ -43,12 +44,16 @@ On the Slurm controller:
   mpsfleet slurm undrain   undrain a node whose drain is ours
   mpsfleet slurm verdict   judge the reports of many nodes, and drain where that is asked for
 
+For a rehearsal, without root:
+  mpsfleet sim up 4        a simulated fleet; `mpsfleet sim --help` tells the rest
+
 Anywhere:
   mpsfleet explain [CODE]  what a finding code or a drain reason means, and what to do
   mpsfleet --version       add --json for a program
 
-Each command has its own --help. --dry-run shows what an acting command would do; --debug adds the traceback of a
-failure. Exit codes: 0 ok, 1 warning, 2 critical or not in effect, 3 unknown, 64 wrong usage, 75 refused.
+`mpsfleet --root DIR node …` works on the node under DIR: an image, or a simulated node. Each command has its own --help.
+--dry-run shows what an acting command would do; --debug adds the traceback of a failure. Exit codes: 0 ok, 1 warning,
+2 critical or not in effect, 3 unknown, 64 wrong usage, 75 refused.
 """
 
 
@@ -58,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = DEBUG in words
     words = [each for each in words if each != DEBUG]
     try:
-        status = _dispatch(words)
+        root, words = _root(words)
+        status = _dispatch(words, root)
         sys.stdout.flush()  # a reader that has gone shows here, not at the interpreter's exit
     except MpsfleetError as error:
         return _say(str(error), error.exit_code, debug=debug)
@@ -79,17 +85,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
 
 
-def _dispatch(words: list[str]) -> int:
+def _root(words: list[str]) -> tuple[str, list[str]]:
+    """Take `--root DIR` off the front: the node, or the controller, that lies under that directory."""
+    if words[:1] != [ROOT]:
+        return "", words
+    import os
+
+    path = words[1] if len(words) > 1 else ""
+    if not path.startswith("/") or not os.path.isdir(path):
+        raise UsageError(f"{ROOT} takes the absolute path of a directory: the root of an image or a simulated node.")
+    if "SUDO_UID" in os.environ:
+        raise UsageError(f"{ROOT} is not accepted under sudo: root does not follow a path of the caller's.")
+    return path.rstrip("/"), words[2:]
+
+
+def _dispatch(words: list[str], root: str) -> int:
     if not words:
         message = "say what to do, for example `mpsfleet node audit`; `mpsfleet --help` lists the commands."
         raise UsageError(message)
     command, rest = words[0], words[1:]
     if command == "node":
-        return _node(rest)
+        return _node(rest, root)
     if command == "slurm":
         from mpsfleet.slurm import cli as slurm
 
-        return slurm.main(rest)
+        return slurm.main(rest, root=root)
+    if command == "sim":
+        from mpsfleet.sim import cli as sim
+
+        return sim.main(rest)
     if command == "explain":
         from mpsfleet import explain
 
@@ -102,7 +126,7 @@ def _dispatch(words: list[str]) -> int:
     raise unknown_word("command", command, (*COMMANDS, *_OPTIONS))
 
 
-def _node(words: list[str]) -> int:
+def _node(words: list[str], root: str) -> int:
     if not words:
         message = f"`mpsfleet node` needs one of {', '.join(NODE_VERBS)}."
         raise UsageError(message)
@@ -110,11 +134,11 @@ def _node(words: list[str]) -> int:
     if verb == "audit":
         from mpsfleet.node import audit
 
-        return audit.main(rest)
+        return audit.main(rest, root)
     if verb in NODE_VERBS or verb in _HIDDEN:
         from mpsfleet.node import verbs
 
-        return verbs.main(verb, rest)
+        return verbs.main(verb, rest, root)
     if verb in ("--help", "-h"):
         sys.stdout.write(HELP)
         return OK

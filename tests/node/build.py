@@ -58,4 +58,5 @@ SOUND = Facts(
     user=UserView(reached=True, step=f"{PIPE}/log", error=""),
     gpus=Gpus((gpu(0), gpu(1)), "ok", rc=0),
     deployed=True,
+    owner_uid=0,
 )

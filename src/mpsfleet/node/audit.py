@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 USAGE = "usage: mpsfleet node audit [--json] [--config -]    (- reads a node.toml from standard input)"
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], root: str = "") -> int:
     """Audit this node and print the report. Returns 0 ok, 1 warning, 2 critical, 3 unknown."""
     as_json, text = _words(argv)
-    host = Host()
+    host = Host.at(root)
     require_root(host, "node audit")
     result = audit(host, text)
     if as_json:

@@ -57,7 +57,7 @@ def settle(host: Host, desired: Desired) -> str | None:
     while True:
         pipe, fd = directories.look(host, desired.pipe_directory)
         try:
-            problem = _unsettled(desired, pipe, fd)
+            problem = _unsettled(host.path(desired.control_binary), desired, pipe, fd)
             if problem is None:
                 return None
         finally:
@@ -68,10 +68,10 @@ def settle(host: Host, desired: Desired) -> str | None:
         processes.sleep(_PAUSE_S)
 
 
-def _unsettled(desired: Desired, pipe: Directory, fd: int) -> str | None:
+def _unsettled(binary: str, desired: Desired, pipe: Directory, fd: int) -> str | None:
     if fd < 0 or pipe.name("control") is None:
         return "it has made no socket"
-    answer = children.run((mps.question(desired, fd, desired.query_timeout_s),))[0]
+    answer = children.run((mps.question(binary, fd, desired.query_timeout_s),))[0]
     said = mps.understand(answer, desired.query_timeout_s)
     if not isinstance(said, Answers):
         return said.reason
@@ -88,15 +88,16 @@ def command(host: Host, desired: Desired, words: str, limit_s: float) -> childre
     if fd < 0:
         return children.Answer(None, "", f"{pipe.path} is {pipe.kind}", missing=True)
     end = time.monotonic() + limit_s
+    binary = host.path(desired.control_binary)
 
     def again(_index: int, answer: children.Answer) -> children.Command | None:
         left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
         if mps.is_busy(answer) and left_s > 0:
-            return mps.command(desired, fd, f"{words}\n".encode(), left_s, mps.BUSY_PAUSE_S)
+            return mps.command(binary, fd, f"{words}\n".encode(), left_s, mps.BUSY_PAUSE_S)
         return None
 
     try:
-        return children.run((mps.command(desired, fd, f"{words}\n".encode(), limit_s),), again)[0]
+        return children.run((mps.command(binary, fd, f"{words}\n".encode(), limit_s),), again)[0]
     finally:
         os.close(fd)
 

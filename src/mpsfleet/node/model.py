@@ -159,6 +159,7 @@ class Facts(NamedTuple):
     user: UserView | Unreadable
     gpus: Gpus
     deployed: bool  # our unit is installed
+    owner_uid: int  # root's, or who plays root on a simulated node
 
     def serving(self) -> Daemon | None:
         """Return the daemon of this pipe directory: root's, and holder of the control_lock that lies in it now."""

@@ -91,8 +91,7 @@ def apply(
         actions.append(Action(Kind.ADD_USER, Change("user mpsfleet", "create", "system user without a shell")))
     if unit_changed or installed.unit.stale:
         actions.append(Action(Kind.RELOAD, Change("systemd", "reload", "units are read again")))
-    broken = [each for each in (facts.pipe, facts.log) if not is_sound(each)]
-    actions += [Action(Kind.PREPARE, preparation(each)) for each in broken]
+    actions += [Action(Kind.PREPARE, each) for each in preparations(facts)]
     actions += _unit(installed.unit, facts)
     actions += _percentage(desired, facts)
     return tuple(actions)
@@ -105,13 +104,16 @@ def _write(each: Owned, now: bytes | None) -> Action:
     return Action(Kind.WRITE, change, each.path, each.content, each.mode)
 
 
-def is_sound(directory: Directory) -> bool:
-    """Return whether a directory is root's own with the mode it should have."""
-    return directory.kind == "directory" and directory.uid == 0 and directory.mode == MODE
+def preparations(facts: Facts) -> tuple[Change, ...]:
+    """Return what preparing comes to for each directory that is not root's own with the mode it should have."""
+    return tuple(
+        _preparation(each)
+        for each in (facts.pipe, facts.log)
+        if (each.kind, each.uid, each.mode) != ("directory", facts.owner_uid, MODE)
+    )
 
 
-def preparation(directory: Directory) -> Change:
-    """Return what preparing a directory that is not sound comes to."""
+def _preparation(directory: Directory) -> Change:
     if directory.kind == "directory":
         now = f"{directory.mode:04o}, user {directory.uid}"
         return Change(directory.path, "prepare", f"{now} → 0755 root:root", f"{now}\n", "0755, user 0\n")

@@ -29,10 +29,10 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}; see `{self.prog} --help`")
 
 
-def main(verb: str, argv: list[str]) -> int:
+def main(verb: str, argv: list[str], root: str = "") -> int:
     """Run one acting verb. Returns the exit code of the judgement after it, 2 not in effect, 75 refused."""
     words = _parser(verb).parse_args(argv)
-    host = Host()
+    host = Host.at(root)
     require_root(host, f"node {verb}")
     if verb in ("run-daemon", "settle"):
         return _of_the_unit(verb, host)
@@ -108,8 +108,7 @@ def _prepare(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
     if not dry_run:
         return Outcome("prepare", short_name(), dry_run, prepare.prepare(host, desired))
     facts = probe(host, desired)
-    broken = (each for each in (facts.pipe, facts.log) if not plan.is_sound(each))
-    return Outcome("prepare", facts.node, dry_run, tuple(plan.preparation(each) for each in broken))
+    return Outcome("prepare", facts.node, dry_run, plan.preparations(facts))
 
 
 def _apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> Outcome:

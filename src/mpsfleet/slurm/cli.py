@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 _SENTENCE = 2000  # characters of one sentence on standard error
 
 
-def main(argv: list[str], door: Scontrol | None = None) -> int:
-    """Run one verb with its arguments (`["drain", "n1", "--code", "gpu-lost"]`) and give the exit status."""
+def main(argv: list[str], door: Scontrol | None = None, root: str = "") -> int:
+    """Run one verb with its arguments (`["drain", "n1", "--code", "gpu-lost"]`) and give the exit status.
+
+    `root`: the directory under which the controller lies, "" for this machine.
+    """
     _make_printable()
     try:
         words = parse(argv[1:] if argv[:1] == ["slurm"] else argv)
-        return _VERBS[words.verb](words, Scontrol() if door is None else door)
+        return _VERBS[words.verb](words, Scontrol.under(root) if door is None else door)
     except MpsfleetError as error:
         return _say(error)
     except SystemExit as done:  # argparse, after --help

@@ -90,6 +90,14 @@ class Scontrol:
     timeout_s: float = TIMEOUT_S
     caller: Caller = field(default_factory=this_caller)
 
+    @classmethod
+    def under(cls, root: str) -> Scontrol:
+        """Give the door of the controller under `root`; SLURM_CONF speaks of this machine and so only counts for ""."""
+        if not root:
+            return cls()
+        caller = this_caller()
+        return cls(tuple(root + each for each in DIRECTORIES), caller=Caller(caller.uid, caller.euid, {}))
+
     def show_nodes(self) -> NodeTable | Unreadable:
         """Ask for all nodes: one request for a whole fleet."""
         answer = self._ask("show", "nodes")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 
@@ -16,6 +17,14 @@ class Host(NamedTuple):
     proc: str = "/proc"
     owner_uid: int = 0  # whose files and daemons are trusted
     owner_gid: int = 0
+
+    @classmethod
+    def at(cls, root: str) -> Host:
+        """Return the node under `root` ("" is this machine). Under a root, its owner is whoever runs this.
+
+        Its processes are those listed under its own /proc: none in an image, the registered ones in a simulated node.
+        """
+        return cls(root, f"{root}/proc", os.geteuid(), os.getegid()) if root else cls()
 
     def path(self, path: str) -> str:
         """Return an absolute path of the node as a path of this machine."""

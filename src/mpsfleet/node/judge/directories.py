@@ -16,19 +16,18 @@ _OTHERS_WRITE = 0o002
 _GROUP_WRITE = 0o020
 _OTHERS_PASS = 0o001
 SYSTEM_GIDS = 1000  # a group below may write a parent (Ubuntu's /var/log belongs to group syslog)
-OWNER_UID = 0
 
 
 def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:  # noqa: ARG001  # one signature for all judges
     """Return the findings about both directories."""
-    return (*_judge("pipe", facts.pipe), *_judge("log", facts.log))
+    return (*_judge("pipe", facts.pipe, facts.owner_uid), *_judge("log", facts.log, facts.owner_uid))
 
 
-def _judge(role: str, directory: Directory) -> tuple[Finding, ...]:
-    parents = tuple(found for each in directory.parents if (found := _parent(role, directory, each)) is not None)
+def _judge(role: str, directory: Directory, owner: int) -> tuple[Finding, ...]:
+    parents = tuple(found for each in directory.parents if (found := _parent(role, directory, each, owner)) is not None)
     if directory.kind != "directory":
         return (*parents, _absent(role, directory))
-    return (*parents, *_owner(role, directory), *_mode(role, directory))
+    return (*parents, *_owner(role, directory, owner), *_mode(role, directory))
 
 
 def _absent(role: str, directory: Directory) -> Finding:
@@ -50,9 +49,9 @@ def _absent(role: str, directory: Directory) -> Finding:
     return finding("directory-hijacked", subject, message, kind=directory.kind)
 
 
-def _parent(role: str, directory: Directory, parent: Parent) -> Finding | None:
+def _parent(role: str, directory: Directory, parent: Parent, owner: int) -> Finding | None:
     subject = f"{role} directory {directory.path}"
-    if parent.uid != OWNER_UID:
+    if parent.uid not in (0, owner):
         message = (
             f"{parent.path}, above the {role} directory {directory.path}, belongs to user {parent.uid}, not to root"
         )
@@ -79,8 +78,8 @@ def changeable(parent: Parent) -> bool:
     return bool(parent.mode & _OTHERS_WRITE) or by_group
 
 
-def _owner(role: str, directory: Directory) -> tuple[Finding, ...]:
-    if directory.uid == OWNER_UID:
+def _owner(role: str, directory: Directory, owner: int) -> tuple[Finding, ...]:
+    if directory.uid == owner:
         return ()
     message = f"{role} directory {directory.path} belongs to user {directory.uid}, not to root"
     return (finding("directory-owner", f"{role} directory {directory.path}", message, uid=directory.uid),)

@@ -76,6 +76,7 @@ def _probe(host: Host, desired: Desired, pipe: Directory, fd: int, log: Director
         _what_user_saw(look) if isinstance(look, children.Apart) else look,
         gpu.understand(gpu_answer, desired.nvidia_smi_timeout_s),
         os.path.exists(host.path(UNIT_PATH)),
+        host.owner_uid,
     )
     return _look_closer(host, desired, facts)
 
@@ -83,16 +84,17 @@ def _probe(host: Host, desired: Desired, pipe: Directory, fd: int, log: Director
 def _ask(host: Host, desired: Desired, fd: int) -> tuple[Answer | None, Answer]:
     """Ask daemon (when `fd` is one) and GPUs side by side; a busy daemon again until its limit."""
     present = tuple(each for each in gpu.places() if os.path.exists(host.path(each)))
+    binary = host.path(desired.control_binary)
     commands = [gpu.question(host, desired.nvidia_smi_timeout_s, present)]
     limit_s = desired.query_timeout_s
     if fd >= 0:
-        commands.append(mps.question(desired, fd, limit_s))
+        commands.append(mps.question(binary, fd, limit_s))
     end = time.monotonic() + limit_s
 
     def again(index: int, answer: Answer) -> Command | None:
         left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
         if index == 1 and mps.is_busy(answer) and left_s > 0:
-            return mps.question(desired, fd, left_s, mps.BUSY_PAUSE_S)
+            return mps.question(binary, fd, left_s, mps.BUSY_PAUSE_S)
         return None
 
     answers = children.run(tuple(commands), again)
@@ -101,8 +103,8 @@ def _ask(host: Host, desired: Desired, fd: int) -> tuple[Answer | None, Answer]:
 
 def _look_as_user(host: Host, desired: Desired) -> children.Apart | Unreadable:
     """Look with the eyes of an ordinary user: the program's own system user, else nobody."""
-    if os.geteuid() != 0:
-        return Unreadable("only root can look as another user")
+    if host.root and os.geteuid() != 0:  # a simulated node of somebody without root: nobody else to be
+        return children.Apart(lambda: mps.as_user(host, desired, lambda: None), _USER_LIMIT_S)
     user = probe_user(host)
     if user is None:
         return Unreadable(f"/etc/passwd has neither {PROBE_USER} nor {_FALLBACK}")

@@ -64,15 +64,15 @@ def _unconnected(error: OSError) -> Peer:
     return Peer("failed", reason=error.strerror or str(error))
 
 
-def question(desired: Desired, directory_fd: int, limit_s: float, delay_s: float = 0.0) -> Command:
+def question(binary: str, directory_fd: int, limit_s: float, delay_s: float = 0.0) -> Command:
     """Return the command that asks the daemon of the pinned directory everything the audit needs."""
-    return command(desired, directory_fd, _QUESTION, limit_s, delay_s)
+    return command(binary, directory_fd, _QUESTION, limit_s, delay_s)
 
 
-def command(desired: Desired, directory_fd: int, stdin: bytes, limit_s: float, delay_s: float = 0.0) -> Command:
-    """Return one invocation of NVIDIA's control program on the pinned pipe directory."""
+def command(binary: str, directory_fd: int, stdin: bytes, limit_s: float, delay_s: float = 0.0) -> Command:
+    """Return one invocation of NVIDIA's control program, a path of this machine, on the pinned pipe directory."""
     environment = (*children.ENVIRONMENT, ("CUDA_MPS_PIPE_DIRECTORY", f"/proc/self/fd/{directory_fd}"))
-    return children.Command((desired.control_binary,), limit_s, stdin, environment, directory_fd, delay_s=delay_s)
+    return children.Command((binary,), limit_s, stdin, environment, directory_fd, delay_s=delay_s)
 
 
 def is_busy(answer: Answer) -> bool:
