@@ -51,7 +51,7 @@ Anywhere:
   mpsfleet explain [CODE]  what a finding code or a drain reason means, and what to do
   mpsfleet --version       add --json for a program
 
-`mpsfleet --root DIR node …` works on the node under DIR: an image, or a simulated node. Each command has its own --help.
+`mpsfleet --root DIR node …` works on the node under DIR, an image or a simulated node. Each command has its --help.
 --dry-run shows what an acting command would do; --debug adds the traceback of a failure. Exit codes: 0 ok, 1 warning,
 2 critical or not in effect, 3 unknown, 64 wrong usage, 75 refused.
 """

@@ -142,6 +142,9 @@ class Fleet:
     def undrain(self, node: str) -> None:
         """Undrain a node by hand."""
         self.cluster.exec("ctl", ("scontrol", "update", f"NodeName={node}", "State=UNDRAIN"))
+        end = time.monotonic() + 10
+        while "NOT_RESPONDING" in self.cluster.node_state(node) and time.monotonic() < end:
+            time.sleep(0.2)  # until it has registered anew
 
     def main_pid(self, node: str) -> int:
         """Return the pid of the unit's control daemon."""

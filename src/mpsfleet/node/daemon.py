@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.errors import MpsfleetError
 from mpsfleet.node.host import children, files, processes
@@ -87,19 +87,24 @@ def command(host: Host, desired: Desired, words: str, limit_s: float) -> childre
     pipe, fd = directories.look(host, desired.pipe_directory)
     if fd < 0:
         return children.Answer(None, "", f"{pipe.path} is {pipe.kind}", missing=True)
+    asked = mps.command(host.path(desired.control_binary), fd, f"{words}\n".encode(), limit_s)
+    try:
+        return children.run((asked,), _until_heard(asked, limit_s, mps.is_busy))[0]
+    finally:
+        os.close(fd)
+
+
+def _until_heard(
+    asked: children.Command, limit_s: float, is_unheard: Callable[[children.Answer], bool] = mps.is_unheard
+) -> children.Again:
+    """Return a rule that asks a busy daemon again until `limit_s` seconds from now."""
     end = time.monotonic() + limit_s
-    binary = host.path(desired.control_binary)
 
     def again(_index: int, answer: children.Answer) -> children.Command | None:
         left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
-        if mps.is_busy(answer) and left_s > 0:
-            return mps.command(binary, fd, f"{words}\n".encode(), left_s, mps.BUSY_PAUSE_S)
-        return None
+        return asked._replace(limit_s=left_s, delay_s=mps.BUSY_PAUSE_S) if is_unheard(answer) and left_s > 0 else None
 
-    try:
-        return children.run((mps.command(binary, fd, f"{words}\n".encode(), limit_s),), again)[0]
-    finally:
-        os.close(fd)
+    return again
 
 
 def hears_root(host: Host, pipe: Directory, fd: int, among: tuple[Daemon, ...]) -> Daemon | None:
@@ -126,7 +131,7 @@ def refuses_user(host: Host, desired: Desired) -> str | None:
     limit_s = desired.query_timeout_s
     argv = (host.path(setpriv), *dropped, host.path(desired.control_binary))
     command = children.Command(argv, limit_s, b"get_default_active_thread_percentage\n", environment)
-    answer = children.run((command,), lambda _, said: command._replace(delay_s=0.05) if mps.is_busy(said) else None)[0]
+    answer = children.run((command,), _until_heard(command, limit_s))[0]
     try:
         float(answer.out.strip())
     except ValueError:

@@ -93,7 +93,7 @@ def _ask(host: Host, desired: Desired, fd: int) -> tuple[Answer | None, Answer]:
 
     def again(index: int, answer: Answer) -> Command | None:
         left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
-        if index == 1 and mps.is_busy(answer) and left_s > 0:
+        if index == 1 and mps.is_unheard(answer) and left_s > 0:
             return mps.question(binary, fd, left_s, mps.BUSY_PAUSE_S)
         return None
 
