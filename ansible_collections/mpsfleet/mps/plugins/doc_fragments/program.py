@@ -19,6 +19,12 @@ options:
     description:
       - The sha256 of the program that the collection carries. Set by the action plugin; leave it out.
     type: str
+  root:
+    description:
+      - The directory under which the node, or the controller, lies, such as the root of an image. Empty is the target
+        itself.
+      - Set by the action plugin from the variable C(mps_root) of the host where the module runs; leave it out.
+    type: str
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

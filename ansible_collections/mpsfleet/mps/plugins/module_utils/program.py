@@ -36,6 +36,7 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 ARGUMENTS = {
     "program": {"type": "str", "no_log": True},
     "program_digest": {"type": "str"},
+    "root": {"type": "str"},
 }
 
 
@@ -56,31 +57,33 @@ class Answer:
         self.sent = sent
 
 
-def installed_program(digest: str, link: str = LINK, library: str = LIBRARY, owner: int = 0) -> str:
+def installed_program(digest: str, link: str = LINK, library: str = LIBRARY, owner: int = 0, root: str = "") -> str:
     """Return the path of the installed program made from the file with this sha256; "" where there is none to trust.
+
+    All paths are below ``root``, as the link's own target is.
 
     ``mpsfleet node apply`` keeps each version in a folder ``VERSION-DIGEST`` and points a link at it, so that the link
     alone tells which program it is. A link or path that others than ``owner`` can change counts as none: then the
     carried program runs instead, so nothing is lost by distrust.
     """
     try:
-        target = os.readlink(link)
+        target = os.readlink(root + link)
         folder, name = os.path.split(target)
         is_this_program = (
             name == NAME
             and os.path.dirname(folder) == library
             and folder.endswith("-" + digest[:DIGEST_CHARACTERS])
-            and os.lstat(link).st_uid == owner
+            and os.lstat(root + link).st_uid == owner
         )
         if not is_this_program:
             return ""
         for path, is_kind in ((library, stat.S_ISDIR), (folder, stat.S_ISDIR), (target, stat.S_ISREG)):
-            found = os.lstat(path)
+            found = os.lstat(root + path)
             if not is_kind(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
                 return ""
     except OSError:  # not installed, or not readable: either way the carried program is used
         return ""
-    return target
+    return root + target
 
 
 def unpacked(program: str, digest: str) -> bytes:
@@ -115,7 +118,9 @@ def ask(parameters: dict, words: tuple, stdin: str, timeout_s: float, tmpdir: st
     digest = parameters["program_digest"]
     if not digest:
         raise ProgramError("program_digest is missing: this module is to be called through its action plugin.")
-    installed = installed_program(digest)
+    root = parameters.get("root") or ""
+    installed = installed_program(digest, owner=os.geteuid() if root else 0, root=root)
+    words = (("--root", root) if root else ()) + words
     if installed:
         return _answer((installed,) + words, stdin, timeout_s, sent=False)
     if not parameters["program"]:

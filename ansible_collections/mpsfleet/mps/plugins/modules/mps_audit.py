@@ -97,7 +97,7 @@ def main() -> None:
         no_log=True,
     )
     config = module.params["config"]
-    is_option = bool(config) and not os.path.lexists(NODE_TOML)
+    is_option = bool(config) and not os.path.lexists((module.params["root"] or "") + NODE_TOML)
     words = ("node", "audit", "--json") + (("--config", "-") if is_option else ())
     try:
         answer = program.ask(module.params, words, config if is_option else "", module.params["timeout"], module.tmpdir)

@@ -60,12 +60,23 @@ def run_module(
     """
     content = carried_program()
     needed = dict(arguments, program_digest=hashlib.sha256(content).hexdigest())
+    root = _root(action, task_vars or {})
+    if root:
+        needed["root"] = root
     if not is_sent_at_once:
         result = action._execute_module(module_name=module, module_args=dict(needed), task_vars=task_vars)
         if not result.get("program_missing"):
             return _without_invocation(result)
     needed["program"] = packed(content)
     return _without_invocation(action._execute_module(module_name=module, module_args=needed, task_vars=task_vars))
+
+
+def _root(action: ActionBase, task_vars: Mapping[str, Any]) -> str:
+    """Return mps_root of the host where the module runs, which for a delegated task is the delegate."""
+    delegate = action._task.delegate_to
+    hostvars = task_vars.get("hostvars") or {}
+    variables = hostvars[delegate] if delegate and delegate in hostvars else task_vars
+    return str(variables.get("mps_root") or "")
 
 
 def _without_invocation(result: dict[str, Any]) -> dict[str, Any]:

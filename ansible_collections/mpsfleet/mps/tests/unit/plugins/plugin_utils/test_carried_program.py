@@ -25,8 +25,15 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 class Target:
     """An action whose target has the program, or lacks it; it keeps the arguments of every run."""
 
-    def __init__(self, is_installed: bool) -> None:
+    class Task:
+        """The action's task."""
+
+        def __init__(self, delegate_to: str | None) -> None:
+            self.delegate_to = delegate_to
+
+    def __init__(self, is_installed: bool, delegate_to: str | None = None) -> None:
         self.is_installed = is_installed
+        self._task = self.Task(delegate_to)
         self.runs: list[dict[str, Any]] = []
 
     def _execute_module(self, module_name: str, module_args: dict[str, Any], **_vars: Any) -> dict[str, Any]:
@@ -75,6 +82,16 @@ def test_the_tasks_own_arguments_stay_as_they_are() -> None:
     carried_program.run_module(Target(is_installed=False), "m", arguments, {})
 
     assert arguments == {"config": "x"}
+
+
+@pytest.mark.parametrize(("delegate", "root"), [(None, "/images/a"), ("ctl", "/images/ctl"), ("other", None)])
+def test_the_root_is_that_of_the_host_where_the_module_runs(delegate: str | None, root: str | None) -> None:
+    target = Target(is_installed=True, delegate_to=delegate)
+    variables = {"mps_root": "/images/a", "hostvars": {"ctl": {"mps_root": "/images/ctl"}, "other": {}}}
+
+    carried_program.run_module(target, "m", {}, variables)
+
+    assert target.runs[0].get("root") == root
 
 
 def test_a_program_is_packed_for_less_than_its_size() -> None:
