@@ -200,6 +200,18 @@ def test_what_is_not_the_daemons_is_left_and_told(host: Host) -> None:
     assert ("leave", f"{DESIRED.pipe_directory}/notes") in {(each.action, each.what) for each in changes}
 
 
+def test_of_very_many_foreign_names_the_first_are_told_and_the_rest_counted(host: Host) -> None:
+    pipe(host).mkdir(parents=True)
+    for number in range(1000):
+        (pipe(host) / f"x{number:04}").touch()
+
+    changes = prepare(host, DESIRED)
+
+    left = [each for each in changes if each.action == "leave"]
+    assert len(left) == 21
+    assert left[-1].detail == "980 more names that are not MPS's"
+
+
 @pytest.mark.parametrize("parent", ["run", "var/log"])
 def test_a_parent_that_others_can_write_is_refused(host: Host, parent: str) -> None:
     Path(host.root, parent).chmod(0o777)

@@ -30,6 +30,7 @@ _PRECREATED = ("control_lock", "nvidia-cuda-mps-control.pid")  # else the daemon
 _LOGS = ("control.log", "server.log")
 _LOG_CAP = 16 << 20  # bytes; a larger log is set aside at the next start
 _TRIES = 3
+_MOST_TOLD = 20  # names that are not MPS's, told one by one
 OWN_PARENT = "/run/nvidia-mps"  # made by mpsfleet alone, so its mode is put right; no other parent's is touched
 _LOCK_WAIT_S = 20.0
 
@@ -231,19 +232,14 @@ def _clean_pipe(host: Host, path: str, fd: int) -> tuple[Change, ...]:
     if users:
         return ()  # a daemon serves it: only its owner and mode were put right
     changes = []
-    for name in sorted(os.listdir(fd)):
+    for name in _DAEMON_FILES:
         now = files.look(fd, name)
         if now is None:
             continue
-        if name not in _DAEMON_FILES:
-            changes.append(
-                Change(f"{path}/{name}", "leave", f"a {kind(now.st_mode)} of user {now.st_uid} that is not MPS's")
-            )
-        elif stat.S_ISDIR(now.st_mode):
+        if stat.S_ISDIR(now.st_mode):
             aside = files.set_aside(fd, name, "foreign")
-            changes.append(
-                Change(f"{path}/{name}", "set aside", f"a directory of user {now.st_uid}; now {path}/{aside}")
-            )
+            detail = f"a directory of user {now.st_uid}; now {path}/{aside}"
+            changes.append(Change(f"{path}/{name}", "set aside", detail))
         elif name not in _PRECREATED or not _is_fresh(host, now):
             files.unlink(fd, name)
             changes.append(Change(f"{path}/{name}", "remove", f"left-over {kind(now.st_mode)} of user {now.st_uid}"))
@@ -251,7 +247,15 @@ def _clean_pipe(host: Host, path: str, fd: int) -> tuple[Change, ...]:
         if files.look(fd, name) is None:
             files.create(fd, name, 0o600)
             changes.append(Change(f"{path}/{name}", "create", "0600, so that only root can lock it"))
-    return tuple(changes)
+    return (*changes, *_foreign(path, fd))
+
+
+def _foreign(path: str, fd: int) -> tuple[Change, ...]:
+    """Tell what else lies in the pipe directory. It is left: nobody but root can add to it any more."""
+    names = sorted(set(os.listdir(fd)) - set(_DAEMON_FILES))
+    told = tuple(Change(f"{path}/{name}", "leave", "it is not MPS's") for name in names[:_MOST_TOLD])
+    more = len(names) - len(told)
+    return (*told, Change(path, "leave", f"{more} more names that are not MPS's")) if more else told
 
 
 def _is_fresh(host: Host, now: os.stat_result) -> bool:
