@@ -1,9 +1,9 @@
 # Thin names for ./dev, which also works where there is no make.
 .DEFAULT_GOAL := help
-.PHONY: help lint fast lab bench pyz collection docs test demo
+.PHONY: help lint fast lab lab-full bench pyz collection docs test demo
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 lint: ## ruff, mypy, documentation, ansible-lint
 	@./dev lint
@@ -14,6 +14,9 @@ fast: ## the tests that need no lab
 lab: ## the tests on a real Slurm cluster on this machine (root)
 	@./dev test --lab
 
+lab-full: ## those tests on every Debian suite; writes docs/compatibility.md (root, about an hour)
+	@./dev lab-full
+
 bench: ## the benchmarks
 	@./dev bench
 
@@ -23,7 +26,7 @@ pyz: ## build/mpsfleet.pyz, the program as one file
 collection: ## the Ansible collection's tarball, in build/
 	@./dev collection
 
-docs: ## write the pages that come from the sources
+docs: ## the documentation as a site, in build/docs/site
 	@./dev docs
 
 test: ## all checks and tests

@@ -1,4 +1,7 @@
-"""Write the documentation pages that come from the sources: the finding codes. `--check` only compares."""
+"""The documentation: the pages that come from the sources, and the site (docs_site.py).
+
+`./dev docs` writes the pages and builds the site; `--pages` only writes; `--check` only compares, and needs no tool.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "src"))
+import command_line  # noqa: E402  needs the path above
 from mpsfleet.codes import CODES, RESET, Code  # noqa: E402  needs the path above
+from mpsfleet.sim.faults import FAULTS, Fault  # noqa: E402  needs the path above
 
-PAGE = REPOSITORY / "docs" / "finding-codes.md"
-HEAD = f"""\
+DOCS = REPOSITORY / "docs"
+USAGE = 64
+CODES_HEAD = f"""\
 # Finding codes
 
 Written by `./dev docs` from `src/mpsfleet/codes.py`. At a prompt, `mpsfleet explain CODE` says the same; it also takes
@@ -27,22 +33,71 @@ itself.
 """
 
 
+FAULTS_HEAD = """\
+# Faults
+
+Written by `./dev docs` from the simulator's own table. `mpsfleet sim break NODE FAULT` brings one about on a
+[simulated fleet](../how-to/rehearse.md), and `mpsfleet sim mend NODE` undoes what a reset cannot. The lab's faults have
+the same names and meanings (`lab/lab faults`).
+
+| fault | what it is | simulated |
+| --- | --- | --- |
+"""
+
+
 def main(words: list[str]) -> int:
-    """Write or compare the pages; returns the exit code."""
-    text = HEAD + "".join(_row(each) for each in CODES)
+    """Write or compare the pages, and build the site; returns the exit code."""
     if words == ["--check"]:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"docs: {PAGE.relative_to(REPOSITORY)} is not current; run `./dev docs`.\n")
-            return 1
-        return 0
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(REPOSITORY)}")
-    return 0
+        return check()
+    if words not in ([], ["--pages"]):
+        sys.stderr.write(f"docs: takes --check or --pages, not {' '.join(words)!r}.\n")
+        return USAGE
+    for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(REPOSITORY)}")
+    return 0 if words else site()
+
+
+def check() -> int:
+    """Say which pages are not what the sources say; returns 1 where there is one."""
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        sys.stderr.write(f"docs: {path.relative_to(REPOSITORY)} is not current; run `./dev docs --pages`.\n")
+    return int(bool(stale))
+
+
+def pages() -> dict[Path, str]:
+    """Return what the sources say, by the files that hold it."""
+    return {
+        DOCS / "reference" / "finding-codes.md": CODES_HEAD + "".join(_row(each) for each in CODES),
+        DOCS / "reference" / "faults.md": FAULTS_HEAD + "".join(_fault_row(each) for each in FAULTS),
+        DOCS / "reference" / "command-line.md": command_line.page(),
+        DOCS / "man" / "mpsfleet.8": command_line.manual(),
+        DOCS / "completion" / "mpsfleet.bash": command_line.completion(),
+    }
 
 
 def _row(code: Code) -> str:
     drains = "no" if not code.drain else ("yes" if code.origin == "node" else "if shown")
     return f"| `{code.code}` | {code.severity} | {code.origin} | {drains} | {code.meaning} | {code.remedy} |\n"
+
+
+def _fault_row(fault: Fault) -> str:
+    return f"| `{fault.name}` | {fault.meaning} | {'no' if fault.bring_about is None else 'yes'} |\n"
+
+
+def site() -> int:
+    """Build the site and say where it is; returns the exit code."""
+    import docs_site
+
+    try:
+        print(f"The site is in {docs_site.build().relative_to(REPOSITORY)}.")
+    except docs_site.BuildError as error:
+        sys.stderr.write(f"docs: {error}\n")
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":

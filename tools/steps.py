@@ -39,12 +39,13 @@ def main(words: list[str]) -> int:
     os.chdir(REPOSITORY)
     simple = {
         "lint": lambda: report(LINT),
-        "fast": lambda: pytest("not lab", rest).exit_code,
+        "fast": lambda: pytest("not lab and not slow", rest).exit_code,
         "lab": lambda: passed_on("lab/lab", rest),
         "bench": lambda: passed_on("bench/audit_beside_baseline.py", rest),
         "pyz": lambda: passed_on("tools/build_pyz.py", rest),
         "docs": lambda: passed_on("tools/docs.py", rest),
         "demo": lambda: demo(rest),
+        "lab-full": lambda: lab_full(rest),
         "collection": lambda: report((PYZ, COLLECTION)),
         "test": lambda: test(rest),
     }
@@ -96,10 +97,27 @@ def lab_tests() -> Outcome:
     return pytest("lab", environment={"MPSFLEET_REQUIRE_LAB": "1"})
 
 
-def demo(words: Sequence[str]) -> int:
-    """Tell the story of a cluster; builds what it deploys first."""
+def smoke_tests(suite: str) -> Outcome:
+    """Run the thread of the lab's tests on another suite than the usual one, beside a lab that is up."""
     if os.geteuid() != 0:
-        sys.stderr.write("dev: the demo starts machines on this one, which takes root: `sudo ./dev demo`.\n")
+        return NOT_ROOT
+    chosen = {"MPSFLEET_REQUIRE_LAB": "1", "MPSFLEET_LAB_SUITE": suite, "MPSFLEET_LAB_NAME": "smoke"}
+    return pytest("lab and smoke", environment=chosen)
+
+
+def lab_full(words: Sequence[str]) -> int:
+    """Run all tests of the lab on all suites, or on those named, and write docs/compatibility.md."""
+    for step in (PYZ, COLLECTION):
+        outcome = step.act()
+        if outcome.status != PASSED:
+            return outcome.exit_code or 1
+    return passed_on("tools/compatibility.py", words)
+
+
+def demo(words: Sequence[str]) -> int:  # noqa: RET503  # its last line does not return
+    """Tell the story of a cluster; builds what it deploys first."""
+    if "--lab" in words and os.geteuid() != 0:
+        sys.stderr.write("dev: the lab starts machines on this one, which takes root: `sudo ./dev demo --lab`.\n")
         return 77
     print("Building the program and the collection.", flush=True)
     for step in (PYZ, COLLECTION):
@@ -109,7 +127,16 @@ def demo(words: Sequence[str]) -> int:
         if outcome.status != PASSED:
             sys.stderr.write(f"{heard.getvalue()}dev: {step.title}: {outcome.status}{outcome.why}.\n")
             return outcome.exit_code or 1
-    return passed_on("tools/demo.py", words)
+    # It takes this process's place: whoever interrupts it reaches it, and it is left to clean up.
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "tools/demo.py", *words])  # noqa: S606  # no shell is what is wanted
+
+
+def demo_step(*words: str) -> Outcome:
+    """Run the demo as a step of the tests."""
+    if "--lab" in words and os.geteuid() != 0:
+        return NOT_ROOT
+    return run([sys.executable, "tools/demo.py", *words])
 
 
 def passed_on(script: str, words: Sequence[str]) -> int:
@@ -125,18 +152,21 @@ FORMAT = Step("ruff format", lambda: run(["ruff", "format", "--check", "."]))
 MYPY = Step("mypy", lambda: run(["mypy"]))
 DOCS = Step("documentation is current", lambda: run([sys.executable, "tools/docs.py", "--check"]))
 PYZ = Step("program as one file", lambda: run([sys.executable, "tools/build_pyz.py"]))
-FAST_TESTS = Step("fast tests", lambda: pytest("not lab"))
+FAST_TESTS = Step("fast tests", lambda: pytest("not lab and not slow"))
+SLOW_TESTS = Step("slow tests without the lab", lambda: pytest("slow and not lab"))
 COLLECTION = Step("collection", collection.build)
 ANSIBLE_LINT = Step("ansible-lint", collection.lint)
 SANITY = Step("ansible-test sanity", collection.sanity)
 UNITS = Step("ansible-test units", collection.units)
-DEMO = Step("demo", lambda: run([sys.executable, "tools/demo.py"]) if os.geteuid() == 0 else NOT_ROOT)
+DEMO = Step("demo", demo_step)
+LAB_DEMO = Step("demo on the lab", lambda: demo_step("--lab"))
 LAB_TESTS = Step("lab tests", lab_tests)
+SMOKE_TESTS = Step("lab smoke tests on trixie", lambda: smoke_tests("trixie"))
 
 LINT = (RUFF, FORMAT, MYPY, DOCS, ANSIBLE_LINT)
 FAST = (RUFF, FORMAT, MYPY, DOCS, PYZ, FAST_TESTS)
-LAB = (PYZ, COLLECTION, DEMO, LAB_TESTS)
-ALL = (*FAST, COLLECTION, ANSIBLE_LINT, SANITY, UNITS, DEMO, LAB_TESTS)
+LAB = (PYZ, COLLECTION, LAB_DEMO, LAB_TESTS, SMOKE_TESTS)
+ALL = (*FAST, COLLECTION, ANSIBLE_LINT, SANITY, UNITS, DEMO, SLOW_TESTS, LAB_DEMO, LAB_TESTS, SMOKE_TESTS)
 
 if __name__ == "__main__":
     try:

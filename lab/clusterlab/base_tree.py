@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from clusterlab import recipe
 from clusterlab.commands import must
@@ -14,10 +14,8 @@ from clusterlab.mirror import KEYRING, debian_mirror, proxy_environment
 from clusterlab.naming import CACHE
 from clusterlab.terminal import say
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 BUILD_TIMEOUT_S = 580.0
+UNUSED_S = 86400.0
 
 
 def base_tree_path(suite: str) -> Path:
@@ -28,10 +26,12 @@ def base_tree_path(suite: str) -> Path:
 def ensure_base_tree(suite: str) -> Path:
     """Return the suite's tree, building it when there is none of this recipe.
 
-    The caller holds the cache's lock. A tree of an older recipe stays: another lab may run on it.
+    The caller holds the cache's lock. Trees of other recipes that no lab has used for a day are deleted.
     """
     tree = base_tree_path(suite)
     if tree.is_dir():
+        os.utime(tree)
+        _delete_old_trees(tree)
         return tree
     tree.parent.mkdir(parents=True, exist_ok=True)
     for left_over in tree.parent.glob("base-*.partial"):
@@ -55,8 +55,31 @@ def ensure_base_tree(suite: str) -> Path:
     )
     _configure(partial)
     partial.rename(tree)
+    os.utime(tree)
+    _delete_old_trees(tree)
     say(f"built {tree} in {time.monotonic() - began:.0f} s")
     return tree
+
+
+def old_trees(current: Path, now: float, mounted: str) -> list[Path]:
+    """Return the suite's other trees that nothing mounts and no lab was started on within a day.
+
+    `now` is in seconds since 1970, `mounted` the text of /proc/mounts (an overlay names its layers there). A day's
+    grace lets checkouts of different recipes work in turn.
+    """
+    return [
+        tree
+        for tree in sorted(current.parent.glob("base-*"))
+        if tree not in (current, current.with_name(f"{current.name}.partial"))
+        and tree.stat().st_mtime < now - UNUSED_S
+        and f"{tree}" not in mounted
+    ]
+
+
+def _delete_old_trees(current: Path) -> None:
+    for tree in old_trees(current, time.time(), Path("/proc/mounts").read_text(encoding="utf-8")):
+        say(f"deleting {tree}, which is of another recipe and was not used for a day")
+        shutil.rmtree(tree)
 
 
 def user_ids(tree: Path, name: str) -> tuple[int, int]:

@@ -37,7 +37,11 @@ FAULTS = (
         "daemon-stopped", "the control daemon is stopped (SIGSTOP): it accepts and never answers", faults_daemon.stop
     ),
     Fault("daemon-killed", "the control daemon is killed until systemd gives up; its files stay", faults_daemon.kill),
-    Fault("percentage-tampered", "a user set the default thread percentage to 10", faults_daemon.tamper_percentage),
+    Fault(
+        "percentage-tampered",
+        "a user (from driver 550 on: root) set the default thread percentage to 10",
+        faults_daemon.tamper_percentage,
+    ),
     Fault(
         "second-daemon", "the files are gone and a second daemon serves the same directory", faults_daemon.start_second
     ),

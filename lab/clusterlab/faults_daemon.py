@@ -22,6 +22,7 @@ from clusterlab.processes import namespace_pids, send, wait_gone
 KILL_LIMIT_S = 90.0
 QUIET_S = 3.0
 TAMPERED = "10"
+USER = "alice"
 LOG_DIRECTORY = "/var/log/nvidia-mps"
 FOREIGN_LOG_DIRECTORY = "/tmp/nvidia-log"  # noqa: S108 - a folder inside a node
 
@@ -57,16 +58,27 @@ def kill(target: Target) -> str:
 
 
 def tamper_percentage(target: Target) -> str:
-    """Set the default thread percentage as a user, through NVIDIA's own command (refused since driver 550)."""
+    """Set the default thread percentage through NVIDIA's own command: as a user, or as root where users may not.
+
+    Measured: 470 and 535 let any user; 550 and later answer `Insufficient privileges`, and root alone can.
+    """
     live_daemon(target)
+    said = ""
+    for user in (USER, "root"):
+        said = _set_percentage(target, user)
+        if said.split()[-1:] == [f"{TAMPERED}.0"]:
+            return f"{user} set the default thread percentage of {target.pipe_directory} to {TAMPERED}"
+        if "privilege" not in said:
+            break
+    raise LabError(f"the daemon on {target.node} did not take a thread percentage: it answered {said or 'nothing'}")
+
+
+def _set_percentage(target: Target, user: str) -> str:
+    """Set and read back the percentage; returns all that was said."""
     environment = ("env", f"CUDA_MPS_PIPE_DIRECTORY={target.pipe_directory}", f"/{CONTROL_BINARY}")
     commands = f"set_default_active_thread_percentage {TAMPERED}\nget_default_active_thread_percentage\n"
-    done = run_in_node(target.lab, target.node, environment, user="alice", stdin=commands, timeout_s=10)
-    lines = done.stdout.split()
-    if lines[-1:] != [f"{TAMPERED}.0"]:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[0]
-        raise LabError(f"the daemon on {target.node} did not take a user's thread percentage: it answered {said}")
-    return f"alice set the default thread percentage of {target.pipe_directory} to {TAMPERED}"
+    done = run_in_node(target.lab, target.node, environment, user=user, stdin=commands, timeout_s=10)
+    return " ".join(f"{done.stderr} {done.stdout}".split())
 
 
 def start_second(target: Target) -> str:

@@ -94,9 +94,11 @@ def cluster() -> Iterator[Cluster]:
     lab = _lab_of_this_worker()
     record = read_record(lab)
     is_there = record is not None and record.is_ready and all_alive(record)
-    if record is None or not is_there or len(record.nodes) < NODES or record.gpus < GPUS:
+    suite = os.environ.get(SUITE_VARIABLE)
+    is_another = record is not None and suite not in (None, record.suite)  # which `up` then says
+    if record is None or not is_there or is_another or len(record.nodes) < NODES or record.gpus < GPUS:
         try:
-            record = up(lab, Wanted(NODES, os.environ.get(SUITE_VARIABLE, DEFAULT_SUITE), GPUS))
+            record = up(lab, Wanted(NODES, suite or DEFAULT_SUITE, GPUS))
         except LabUnavailableError as error:
             if os.environ.get(REQUIRE_VARIABLE) == "1":
                 pytest.fail(f"the lab is required and cannot be had: {error}")

@@ -130,10 +130,15 @@ class Fleet:
             assert self.cluster.node_state(node) == "IDLE"
 
     def reason(self, node: str) -> str:
-        """Return the node's whole reason in Slurm with its author, "" where there is none."""
+        """Return the whole reason, with its author, for which Slurm has drained the node; "" where it has not.
+
+        Slurm 24.11 without accounting keeps a reason after UNDRAIN, which then holds nothing back.
+        """
         shown = self.cluster.must("ctl", "scontrol", "show", "node", node)
+        if "DRAIN" not in (re.search(r"State=(\S+)", shown) or ["", ""])[1]:
+            return ""
         found = re.search(r"Reason=(.*)", shown)
-        return found[1].strip() if found else ""
+        return found[1].strip() if found else "drained without a reason"
 
     def drain(self, node: str, reason: str) -> None:
         """Drain a node by hand, as an administrator."""

@@ -63,6 +63,7 @@ def test_an_audit_of_a_node_never_deployed_to_says_that_no_daemon_runs(taken_off
     assert taken_off.reason("n4") == ""
 
 
+@pytest.mark.smoke
 def test_a_deploy_brings_the_daemon_and_a_second_one_changes_nothing(taken_off: Fleet) -> None:
     first = taken_off.play("deploy_mps", mps_gpus_expected=4)
     second = taken_off.play("deploy_mps", mps_gpus_expected=4)
@@ -95,6 +96,17 @@ def test_what_is_deployed_is_roots_and_closed_to_others(fleet: Fleet) -> None:
     ]
 
 
+@pytest.mark.smoke
+@pytest.mark.parametrize("words", [("audit",), ("apply", "--dry-run"), ("remove", "--dry-run"), ("reset", "--dry-run")])
+def test_nothing_that_this_python_warns_of_is_used(fleet: Fleet, words: tuple[str, ...]) -> None:
+    fleet.drain("n2", "mpsfleet: reset")
+    strict = ("python3", "-W", "error", "-X", "dev", "-IS", "/usr/sbin/mpsfleet", "node")
+
+    done = fleet.cluster.exec("n2", (*strict, *words))
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_change_of_share_is_live_without_a_restart(fleet: Fleet) -> None:
     before = fleet.main_pid("n2")
 
@@ -117,6 +129,7 @@ def test_a_reboot_brings_the_daemon_back(fleet: Fleet) -> None:
     fleet.well("n3")
 
 
+@pytest.mark.smoke
 def test_removal_leaves_nothing_but_logs(taken_off: Fleet) -> None:
     left = taken_off.cluster.must("n4", "find", "/etc", "/usr", "/run", "/var/log", "-xdev", "-name", "*mps*").split()
 

@@ -98,6 +98,7 @@ def test_one_run_names_different_faults_of_different_nodes(fleet: Fleet) -> None
     assert fleet.reason("n2") == fleet.reason("n3") == fleet.reason("n4") == ""
 
 
+@pytest.mark.smoke
 def test_a_drain_follows_what_makes_jobs_fail_and_a_reset_brings_the_nodes_back(fleet: Fleet) -> None:
     fleet.cluster.break_("n2", "daemon-stopped")
     fleet.cluster.break_("n3", "directory-deleted")

@@ -53,6 +53,7 @@ def test_a_job_on_n1_lives_through_whatever_is_done_to_the_others(fleet: Fleet) 
     fleet.well("n1", "n2", "n3", "n4")
 
 
+@pytest.mark.smoke
 def test_a_job_with_mps_runs_before_and_after_a_reset(fleet: Fleet) -> None:
     def run() -> str:
         return fleet.cluster.must(

@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
@@ -38,7 +39,7 @@ def main(argv: list[str], door: Scontrol | None = None, root: str = "") -> int:
     _make_printable()
     try:
         words = parse(argv[1:] if argv[:1] == ["slurm"] else argv)
-        return _VERBS[words.verb](words, Scontrol.under(root) if door is None else door)
+        return _VERBS[words.verb](words, replace(Scontrol.under(root) if door is None else door, tell=_teller()))
     except MpsfleetError as error:
         return _say(error)
     except SystemExit as done:  # argparse, after --help
@@ -154,6 +155,18 @@ def _print_json(value: object) -> None:
 def _say(error: MpsfleetError) -> int:
     sys.stderr.write(f"mpsfleet: {show(error, _SENTENCE)}\n")
     return error.exit_code
+
+
+def _teller() -> Callable[[str], None]:
+    """Give a way to say sentences on standard error, each once."""
+    said: set[str] = set()
+
+    def tell(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            sys.stderr.write(f"mpsfleet: {show(sentence, _SENTENCE)}\n")
+
+    return tell
 
 
 def _make_printable() -> None:

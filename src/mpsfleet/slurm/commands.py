@@ -5,6 +5,9 @@ language changes nothing. Every call has a time limit, because scontrol retries 
 for MessageTimeout (10 s unless configured; slurm_open_controller_conn in src/common/slurm_protocol_api.c), and longer
 one that accepts it and is silent. At the limit the whole process group is killed.
 
+Nodes are read as JSON where this scontrol has a data parser whose shape is known (json_nodes), else as text. Where it
+gives no JSON in spite of that, the text is read and `tell` hears why.
+
 SLURM_CONF: slurm.conf names directories of plugins, which scontrol loads as code, and scontrol quotes lines of a file
 that it cannot read. So root uses SLURM_CONF only where nobody but root can have written that file, and under sudo only
 where it is one of the usual places. Where it is set and not usable nothing is asked at all: without it another cluster
@@ -16,12 +19,13 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 
 from mpsfleet.errors import Refused
 from mpsfleet.show import show
-from mpsfleet.slurm import nodes
+from mpsfleet.slurm import json_nodes, nodes
 from mpsfleet.slurm.child import Ended, run
 from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
@@ -36,6 +40,7 @@ USUAL_CONFS = frozenset(
     for directory in ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/etc/slurm", "/opt/slurm/etc")
 )
 TIMEOUT_S = 10.0
+_VERSION_TIMEOUT_S = 2.0  # asks no daemon
 _PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _CLUSTER_KEY = "ClusterName"
 _LOOK = "look at slurmctld on the controller (systemctl status slurmctld)"
@@ -89,6 +94,7 @@ class Scontrol:
     directories: tuple[str, ...] = DIRECTORIES
     timeout_s: float = TIMEOUT_S
     caller: Caller = field(default_factory=this_caller)
+    tell: Callable[[str], None] = lambda _: None  # takes a sentence about what was done another way than usual
 
     @classmethod
     def under(cls, root: str) -> Scontrol:
@@ -100,6 +106,9 @@ class Scontrol:
 
     def show_nodes(self) -> NodeTable | Unreadable:
         """Ask for all nodes: one request for a whole fleet."""
+        table = self._json("nodes")
+        if table is not None:
+            return table
         answer = self._ask("show", "nodes")
         if isinstance(answer, Unreadable):
             return answer
@@ -107,6 +116,12 @@ class Scontrol:
 
     def show_node(self, name: str) -> NodeAnswer:
         """Ask for one node by its literal name; no other node's record can stand in its answer."""
+        table = self._json("node", _literal(name))
+        if isinstance(table, Unreadable):
+            return table
+        if table is not None and (table.nodes or table.problems):
+            return _only(name, table)
+        # An empty JSON answer (status 0) does not say why it is empty; the text does.
         answer = self._ask("show", "node", _literal(name))
         if isinstance(answer, Unreadable):
             return answer
@@ -114,12 +129,36 @@ class Scontrol:
             return NoSuchNode(name)
         if answer.rc != 0:
             return _refusal(f"scontrol show node {name}", answer)
-        table = nodes.parse(answer.stdout)
-        node = table.node(name)
-        if node is not None and len(table.nodes) == 1 and not table.problems:
-            return node
-        problem = table.problems[0].sentence if table.problems else f"its answer is not about {show(name)}"
-        return Unreadable(f"scontrol show node {name}: {problem}.")
+        return _only(name, nodes.parse(answer.stdout))
+
+    def _json(self, *words: str) -> NodeTable | Unreadable | None:
+        """Ask for JSON. None where there is none to be had and the text is to be read."""
+        if self._json_option is None:
+            return None
+        answer = self._ask(self._json_option, "show", *words)
+        if isinstance(answer, Unreadable):
+            return answer
+        if answer.rc != 0:
+            why = _words(answer)
+            if _is_out_of_reach(why):
+                return _refusal(f"scontrol show {words[0]}", answer)
+        else:
+            try:
+                read = json_nodes.parse(answer.stdout, json_nodes.iso_of)
+            except json_nodes.NotJsonError as error:
+                why = str(error)
+            else:
+                if not read.errors:
+                    return read.table
+                why = show("; ".join(read.errors), 300)
+        self.tell(f"scontrol's JSON is not used ({why.rstrip('.')}); its text was read instead.")
+        return None
+
+    @cached_property
+    def _json_option(self) -> str | None:
+        """The option that makes this scontrol print JSON of a known shape; None where its text is read."""
+        version = self._ask("--version", timeout_s=min(self.timeout_s, _VERSION_TIMEOUT_S))
+        return None if isinstance(version, Unreadable) or version.rc else json_nodes.option_for(version.stdout)
 
     def cluster_name(self) -> str | Unreadable:
         """Ask slurmctld for its cluster's name (not slurm.conf, which may be another's)."""
@@ -151,7 +190,7 @@ class Scontrol:
             return answer
         return Done(answer.rc, _words(answer) if answer.rc else "")
 
-    def _ask(self, *arguments: str) -> Ended | Unreadable:
+    def _ask(self, *arguments: str, timeout_s: float | None = None) -> Ended | Unreadable:
         program = find_scontrol(self.directories)
         if program is None:
             return Unreadable(
@@ -161,15 +200,15 @@ class Scontrol:
         environment = environment_for(self.caller, is_roots_alone)
         if isinstance(environment, Unreadable):
             return environment
-        what = "scontrol " + " ".join(arguments[:2])
+        what = " ".join(["scontrol", *(each for each in arguments if not each.startswith("--"))][:3])
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
         try:
-            answer = run((program, *arguments), environment, self.timeout_s)
+            answer = run((program, *arguments), environment, limit_s)
         except OSError as error:
             return Unreadable(f"{program} could not be started: {error.strerror or error}.")
         if answer.timed_out:
             return Unreadable(
-                f"slurmctld could not be asked: {show(what)} did not end within {self.timeout_s:g} s"
-                f"{_said(answer)}; {_LOOK}.",
+                f"slurmctld could not be asked: {show(what)} did not end within {limit_s:g} s{_said(answer)}; {_LOOK}.",
             )
         if answer.too_long:
             return Unreadable(f"{show(what)} printed more than can be an answer, and was stopped.")
@@ -244,9 +283,21 @@ def _said(answer: Ended) -> str:
     return f" ({_words(answer)})" if (answer.stderr + answer.stdout).strip() else ""
 
 
+def _only(name: str, table: NodeTable) -> Node | Unreadable:
+    node = table.node(name)
+    if node is not None and len(table.nodes) == 1 and not table.problems:
+        return node
+    problem = table.problems[0].sentence if table.problems else f"its answer is not about {show(name)}"
+    return Unreadable(f"scontrol show node {name}: {problem}.")
+
+
+def _is_out_of_reach(words: str) -> bool:
+    return "Unable to contact" in words or "connect failure" in words
+
+
 def _refusal(what: str, answer: Ended) -> Unreadable:
     words = _words(answer)
-    if "Unable to contact" in words or "connect failure" in words:
+    if _is_out_of_reach(words):
         return Unreadable(
             f"slurmctld could not be asked ({words}); {_LOOK}.",
         )

@@ -1,4 +1,4 @@
-"""What `scontrol show nodes` says, as values: the text of Slurm 20.11 to 24.11, in its many-line or one-line form.
+"""What `scontrol show nodes` says, as values: the text of Slurm 20.11 to 26.05, in its many-line or one-line form.
 
 Field names and their order are those of slurm_sprint_node_table in Slurm's src/api/node_info.c. The text carries no
 quoting: OS, Comment, Extra and Reason may hold spaces, "=", JSON and line ends. A record that can be read in two ways
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.show import show
 from mpsfleet.slurm import gres as gres_room
@@ -19,7 +20,10 @@ from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.records import RecordError, fields_of, records_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mpsfleet.slurm.gres import Gres
+    from mpsfleet.slurm.records import Record
     from mpsfleet.slurm.states import NodeState
 
 _NULLS = frozenset({"", "(null)", "null", "none", "n/a", "n/s", "unknown"})  # as spelled by one version or another
@@ -80,17 +84,22 @@ class NodeTable(NamedTuple):
 def parse(text: str) -> NodeTable:
     """Read the answer of `scontrol [-o] show nodes` or `show node NAME`. Never raises."""
     records, strays = records_of(text)
-    nodes: dict[str, Node] = {}
     problems = [Problem(None, None, f"scontrol printed a line outside any node: {show(each)}") for each in strays]
+    return table_of(((each.name, partial(_read, each)) for each in records), problems)
+
+
+def table_of(records: Iterable[tuple[str, Callable[[], Node]]], problems: list[Problem]) -> NodeTable:
+    """Put records together: each by its name, with what reads it or raises RecordError; no name counts twice."""
+    nodes: dict[str, Node] = {}
     seen: dict[str, int] = {}
-    for record in records:
-        seen[record.name] = seen.get(record.name, 0) + 1
+    for name, read in records:
+        seen[name] = seen.get(name, 0) + 1
         try:
-            nodes[record.name] = _node(record.name, fields_of(record))
+            nodes[name] = read()
         except RecordError as error:
-            named = record.name if is_literal(record.name) else None
-            sentence = f"the record of node {show(record.name)} is not understood: {error}"
-            problems.append(Problem(named, error.field, sentence))
+            named = name if is_literal(name) else None
+            sentence = f"the record of node {show(name)} is not understood: {error}"
+            problems = [*problems, Problem(named, error.field, sentence)]
     for name in [each for each, times in seen.items() if times > 1]:
         nodes.pop(name, None)
         problems = [each for each in problems if each.node is None or each.node != name]
@@ -98,7 +107,13 @@ def parse(text: str) -> NodeTable:
     return NodeTable(tuple(nodes.values()), tuple(problems))
 
 
-def _node(name: str, fields: dict[str, str]) -> Node:
+def _read(record: Record) -> Node:
+    fields = fields_of(record)
+    return node_of(record.name, fields, _reason(fields.get("Reason")))
+
+
+def node_of(name: str, fields: dict[str, str], reason: Reason | None) -> Node:
+    """Give meaning to a record's fields, which bear the names of scontrol's text. Raises RecordError."""
     if not is_literal(name):
         raise RecordError("NodeName", "NodeName is not one node's name")
     used = _value(fields, "GresUsed")
@@ -109,7 +124,7 @@ def _node(name: str, fields: dict[str, str]) -> Node:
         address=_value(fields, "NodeAddr"),
         version=_value(fields, "Version"),
         os=_value(fields, "OS"),
-        reason=_reason(fields.get("Reason")),
+        reason=reason,
         gres=_gres(fields),
         gres_used=used,
         gres_used_parsed=_gres_used(used),
@@ -123,9 +138,14 @@ def _node(name: str, fields: dict[str, str]) -> Node:
     )
 
 
+def is_null(value: str) -> bool:
+    """Tell whether a text is one of the words by which a version of Slurm says that there is nothing."""
+    return value.strip(" ").lower() in _NULLS
+
+
 def _value(fields: dict[str, str], key: str) -> str | None:
     value = fields.get(key, "").strip(" ")
-    return None if value.lower() in _NULLS else value
+    return None if is_null(value) else value
 
 
 def _time(fields: dict[str, str], key: str) -> str | None:
@@ -160,7 +180,7 @@ def _gres_used(text: str | None) -> tuple[Gres, ...] | None:
 
 def _reason(value: str | None) -> Reason | None:
     """Split `text [user@time]`; scontrol puts the bracket after the first line of a reason of several lines."""
-    if value is None or value.strip(" ").lower() in _NULLS:
+    if value is None or is_null(value):
         return None
     first, newline, rest = value.partition("\n")
     match = _BRACKET.fullmatch(first.rstrip(" "))

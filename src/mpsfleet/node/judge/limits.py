@@ -25,7 +25,7 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
     if isinstance(started, float) and abs(started - wanted) <= _TOLERANCE:
         message = (
             f"the default thread percentage is {said.percentage:g}, not the configured {wanted:g}: "
-            "it was changed on the running daemon, which this driver allows any user"
+            "it was changed on the running daemon, which drivers up to 535 allow any user"
         )
         return (finding("percentage-tampered", _SUBJECT, message, now=said.percentage, configured=wanted),)
     since = "" if started is None or isinstance(started, Unreadable) else f"; the daemon was started with {started:g}"

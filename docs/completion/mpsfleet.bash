@@ -1,0 +1,63 @@
+# Completion of mpsfleet's commands for bash. Written by ./dev docs from the program's own parsers.
+# Install it as /usr/share/bash-completion/completions/mpsfleet, or source it.
+
+_mpsfleet_words() {
+    case "$1" in
+        "") echo "node slurm sim explain --version --root --help" ;;
+        "node") echo "audit apply remove reset prepare" ;;
+        "slurm") echo "nodes drain undrain verdict" ;;
+        "sim") echo "up down break mend faults status inventory exec" ;;
+        "node audit") echo "--json --config --help" ;;
+        "node apply") echo "--dry-run --json --config --help" ;;
+        "node remove") echo "--dry-run --json --any-drain --help" ;;
+        "node reset") echo "--dry-run --json --any-drain --others --help" ;;
+        "node prepare") echo "--dry-run --json --help" ;;
+        "slurm nodes") echo "--json --help" ;;
+        "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
+        "slurm undrain") echo "--json --cluster --dry-run --help" ;;
+        "slurm verdict") echo "--json --reports --trigger-drain --cluster --dry-run --help" ;;
+        "sim up") echo "--version --gpus --dir --terse --help" ;;
+        "sim down") echo "--help" ;;
+        "sim break") echo "--gpu --help" ;;
+        "sim mend") echo "--help" ;;
+        "sim faults") echo "--help" ;;
+        "sim status") echo "--help" ;;
+        "sim inventory") echo "--path --help" ;;
+        "sim exec") echo "--user --help" ;;
+        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed configuration-invalid probe-failed reset" ;;
+        "--version") echo "--json --help" ;;
+    esac
+}
+
+_mpsfleet_values() {
+    case "$1" in
+        "node audit --config") echo "-" ;;
+        "node apply --config") echo "-" ;;
+        "slurm drain --code") echo "daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged directory-missing driver-mismatch driver-not-loaded gpu-error gpu-lost gpu-missing gpu-requires-reset mps-package-missing nvidia-smi-wedged reset" ;;
+        "slurm verdict --reports") echo "FILE" ;;
+        "sim up --dir") echo "FILE" ;;
+    esac
+}
+
+_mpsfleet() {
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" start=1 path=""
+    COMPREPLY=()
+    if [[ "${COMP_WORDS[1]}" == "--root" ]]; then
+        start=3
+        if ((COMP_CWORD == 2)); then
+            mapfile -t COMPREPLY < <(compgen -d -- "$current")
+            return
+        fi
+    fi
+    if ((COMP_CWORD > start)); then path="${COMP_WORDS[start]}"; fi
+    if ((COMP_CWORD > start + 1)) && [[ "$path" =~ ^(node|slurm|sim)$ ]]; then path+=" ${COMP_WORDS[start + 1]}"; fi
+    local words
+    words="$(_mpsfleet_values "$path $previous")"
+    if [[ "$words" == "FILE" ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        return
+    fi
+    if [[ -z "$words" ]]; then words="$(_mpsfleet_words "$path")"; fi
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+complete -o filenames -F _mpsfleet mpsfleet

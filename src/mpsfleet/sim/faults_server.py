@@ -1,0 +1,122 @@
+"""Faults of servers and clients: in FAULT, recovered, orphaned, crashing, of two users, waiting, bypassed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from mpsfleet.errors import MpsfleetError
+from mpsfleet.sim import mending, mps, processes
+from mpsfleet.sim.slurm.cluster import read
+from mpsfleet.sim.target import live_daemon
+
+if TYPE_CHECKING:
+    from mpsfleet.sim.target import Target
+
+ALICE, BOB = 2001, 2002
+_LIMIT_S = 5.0
+
+
+def fault(target: Target) -> str:
+    """Let a GPU fault of alice's program put her server into FAULT; the program has not ended yet."""
+    client, server = _client_and_server(target)
+    mps.fault_server(target.place.root, server)
+    return f"server {server} is in FAULT while client {client} lives on"
+
+
+def recover(target: Target) -> str:
+    """Let the server fault and its clients end, after which it serves again."""
+    client, server = _client_and_server(target)
+    mps.fault_server(target.place.root, server)
+    mps.end(target.place.root, client)
+    limit = time.monotonic() + _LIMIT_S
+    while mps.server_state(target.place.root, server) == "FAULT":
+        if time.monotonic() > limit:
+            raise MpsfleetError(f"server {server} of {target.place.name} is still in FAULT after its client has ended")
+        time.sleep(0.02)
+    return f"server {server} was in FAULT and is {mps.server_state(target.place.root, server) or 'ended'}"
+
+
+def two_users(target: Target) -> str:
+    """Let Slurm place jobs of two users on the GPU, as it does: MPS serves one user at a time."""
+    live_daemon(target)
+    place = target.place
+    numbers = []
+    for uid in (ALICE, BOB):
+        done = subprocess.run(
+            (
+                place.path("/usr/bin/sbatch"),
+                "--parsable",
+                f"--nodelist={place.name}",
+                "--gres=mps:50",
+                "--wrap=sleep 3600",
+            ),
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=mps.as_user(uid),
+            check=False,
+        )
+        if done.returncode != 0:
+            raise MpsfleetError(f"the job of uid {uid} was not taken: {done.stderr.strip()}")
+        numbers.append(done.stdout.strip())
+        mending.note(place, mending.Undo(target.fault, "job", numbers[-1]))
+    jobs = read(place.controller).jobs
+    if any(jobs[each].state != "RUNNING" for each in numbers):
+        raise MpsfleetError(f"Slurm does not run both jobs: {place.name} has no room left, or takes no jobs")
+    return f"jobs {' and '.join(numbers)} of alice and bob share a GPU of {place.name}"
+
+
+def waiting(target: Target) -> str:
+    """Let a program of alice keep her server, so that one of bob waits."""
+    first, server = _client_and_server(target)
+    second = _client(target, BOB)
+    return f"client {second} of bob waits behind server {server}, which serves client {first} of alice"
+
+
+def bypass(target: Target) -> str:
+    """Let a program of alice use the GPU beside MPS, as one does that cannot see the pipe directory."""
+    pid = mps.start_bypassing(target.place.root, ALICE, target.gpu)
+    _note(target, pid, "the program that bypasses MPS")
+    return f"process {pid} of alice uses GPU {target.gpu} without MPS"
+
+
+def orphan(target: Target) -> str:
+    """Kill the control daemon alone; its server and client live on."""
+    client, server = _client_and_server(target)
+    daemon = live_daemon(target)
+    processes.send(daemon, signal.SIGKILL)
+    processes.wait_gone(daemon, _LIMIT_S)
+    _note(target, server, "the orphaned server")
+    return f"daemon {daemon.pid} is dead, server {server} and client {client} live on"
+
+
+def crash_loop(target: Target) -> str:
+    """Let every server end at once, while a client asks for one again and again."""
+    mps.set_servers(target.place.root, "crash")
+    mending.note(target.place, mending.Undo(target.fault, "servers"))
+    client = _client(target, ALICE, keeps_trying=True)
+    return f"each server ends at its start, and client {client} asks for one again and again"
+
+
+def _client_and_server(target: Target) -> tuple[int, int]:
+    """Return a new client of alice and the server that serves it."""
+    daemon = live_daemon(target)
+    client = _client(target, ALICE)
+    servers = [each for each in mps.servers(target.place.root) if processes.parent_of(each) == daemon.pid]
+    if not servers:
+        state = mps.client_state(target.place.root, client) or "ended"
+        raise MpsfleetError(f"{target.place.name} started no server (the client is {state})")
+    return client, servers[-1]
+
+
+def _client(target: Target, uid: int, *, keeps_trying: bool = False) -> int:
+    pid = mps.start_client(target.place.root, target.pipe_path, uid, target.gpu, keeps_trying=keeps_trying)
+    _note(target, pid, f"client {pid}")
+    return pid
+
+
+def _note(target: Target, pid: int, subject: str) -> None:
+    mending.note_process(target.place, target.fault, processes.Known(pid, processes.start_of(pid) or 0, ""), subject)

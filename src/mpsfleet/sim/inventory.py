@@ -1,0 +1,39 @@
+"""The Ansible inventory of a simulated fleet: local connections, no privileges, and each host's root."""
+
+from __future__ import annotations
+
+import sys
+
+from mpsfleet.sim.place import CONTROLLER
+
+FILE = "inventory.ini"
+
+
+def path(folder: str) -> str:
+    """Return where a fleet's inventory lies."""
+    return f"{folder}/{FILE}"
+
+
+def text(folder: str, nodes: tuple[str, ...], gpus: int) -> str:
+    """Return the inventory; the roles and playbooks are the same as for real nodes."""
+    hosts = "".join(f"{name} mps_root={folder}/{name}\n" for name in nodes)
+    return f"""\
+# A simulated fleet (`mpsfleet sim up`): everything runs on this machine, under {folder}, as whoever runs Ansible.
+[gpu_nodes]
+{hosts}
+[slurm_master]
+{CONTROLLER} mps_root={folder}/{CONTROLLER}
+
+[all:vars]
+ansible_connection=local
+ansible_become=false
+ansible_python_interpreter={sys.executable}
+mps_slurm_cluster=sim
+mps_gpus_expected={gpus}
+"""
+
+
+def write(folder: str, nodes: tuple[str, ...], gpus: int) -> None:
+    """Write the inventory into the fleet's directory."""
+    with open(path(folder), "w", encoding="utf-8") as stream:
+        stream.write(text(folder, nodes, gpus))

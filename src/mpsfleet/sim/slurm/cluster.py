@@ -1,0 +1,160 @@
+"""What the simulated slurmctld knows: nodes and jobs, in one JSON file of the controller, under one lock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from mpsfleet.sim import mps
+from mpsfleet.sim.place import CONTROLLER, Place, locked, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE = "slurm.json"
+SHARES_PER_GPU = 100
+CPUS = 64
+REGISTERS_S = 0.3  # after an UNDRAIN, until the node has registered anew: under 0.5 s on 22.05.8
+
+
+@dataclass
+class Node:
+    """One node as slurmctld has it."""
+
+    name: str
+    gpus: int
+    started: float
+    is_drain: bool = False
+    is_down: bool = False
+    reason: str = ""
+    reason_user: str = ""
+    reason_time: float = 0.0
+    silent_until: float = 0.0  # NOT_RESPONDING until then
+    busy: float = 0.0  # when something last ran there
+    comment: str = ""
+    extra: str = ""
+
+    @property
+    def gres(self) -> str:
+        """The node's Gres= of slurm.conf."""
+        return f"gpu:a100:{self.gpus},mps:a100:{self.gpus * SHARES_PER_GPU}"
+
+
+@dataclass
+class Job:
+    """One job. `state` is PENDING, RUNNING, COMPLETED, CANCELLED or TIMEOUT."""
+
+    number: int
+    name: str
+    user: str
+    uid: int
+    gres: str  # as asked for: "mps:50", "gpu:1", or ""
+    wanted_node: str
+    folder: str
+    seconds: float  # how long it sleeps
+    submitted: float
+    state: str = "PENDING"
+    node: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+    why: str = "None"
+    pid: int = 0
+    start: int = 0  # proc(5), field 22, of that process
+    is_batch: bool = True
+
+    def shares(self) -> int:
+        """Shares of one GPU asked for."""
+        return _count(self.gres, "mps")
+
+    def gpus(self) -> int:
+        """Whole GPUs asked for."""
+        return _count(self.gres, "gpu")
+
+
+def _count(gres: str, kind: str) -> int:
+    for each in gres.split(","):
+        words = each.split(":")
+        if words[0] == kind:
+            return int(words[-1]) if words[-1].isdigit() else 1
+    return 0
+
+
+@dataclass
+class Cluster:
+    """The whole state. `slurmctld` is "up", "stopped" or "hung"."""
+
+    name: str = "sim"
+    version: str = "22.05.8"
+    partition: str = "gpu"
+    slurmctld: str = "up"
+    refusal_s: float = 1.0  # how long a client tries to reach a stopped slurmctld; the real one takes 9 s
+    started: float = 0.0
+    next_job: int = 1
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+
+    def on_node(self, name: str) -> list[Job]:
+        """Return the jobs that run on a node."""
+        return [each for each in self.jobs.values() if each.state == "RUNNING" and each.node == name]
+
+
+def create(place: Place, nodes: tuple[str, ...], gpus: int, name: str = "sim") -> None:
+    """Write the state of a cluster whose nodes are all idle. `place` is the controller."""
+    now = time.time()
+    known = {each: Node(each, gpus, now, busy=now) for each in nodes}
+    write_json(place.state(FILE), asdict(Cluster(name=name, started=now, nodes=known)))
+
+
+def controller_of(root: str) -> Place:
+    """Return the controller of the fleet in which `root` lies."""
+    return Place(root) if os.path.basename(root) == CONTROLLER else Place(root).controller
+
+
+def read(controller: Place) -> Cluster:
+    """Return the state as it was last written."""
+    values = read_json(controller.state(FILE), {})
+    nodes = {name: Node(**each) for name, each in values.pop("nodes", {}).items()}
+    jobs = {number: Job(**each) for number, each in values.pop("jobs", {}).items()}
+    return Cluster(**values, nodes=nodes, jobs=jobs)
+
+
+@contextlib.contextmanager
+def changing(controller: Place) -> Iterator[Cluster]:
+    """Hold the cluster's lock, and write what has become of the state; nothing is written where an error is raised."""
+    with locked(controller, "slurm.lock"):
+        cluster = read(controller)
+        before = asdict(cluster)
+        yield cluster
+        if asdict(cluster) != before:
+            write_json(controller.state(FILE), asdict(cluster))
+
+
+def declared_uid() -> int:
+    """Return as whom this process acts: its own user, unless the environment declares another."""
+    declared = os.environ.get(mps.USER_VARIABLE, "")
+    return int(declared) if declared.isdigit() else os.geteuid()
+
+
+def name_of(controller: Place, uid: int) -> str:
+    """Return the user name that Slurm prints for a uid: this machine's for the caller's own, the node's for others."""
+    if uid == 0:
+        return "root"
+    if uid == os.geteuid():
+        return _name_here(uid)
+    with contextlib.suppress(OSError), open(controller.path("/etc/passwd"), encoding="utf-8") as stream:
+        for line in stream:
+            words = line.split(":")
+            if words[2:3] == [str(uid)]:
+                return words[0]
+    return _name_here(uid)
+
+
+def _name_here(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "nobody"

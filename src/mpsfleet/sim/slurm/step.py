@@ -1,0 +1,36 @@
+"""The processes of a job on its node: one that sleeps, and an MPS client beside it where a pipe directory is there."""
+
+from __future__ import annotations
+
+import os
+
+from mpsfleet.errors import MpsfleetError
+from mpsfleet.sim import mps, processes
+from mpsfleet.sim.place import Place, write_json
+from mpsfleet.sim.target import configured_pipe_directory
+
+
+def main(root: str, number: int, seconds: float, shares: int, uid: int) -> None:
+    """Sleep as long as the job lasts, or until the fleet is down."""
+    place = Place(root)
+    processes.register(place, "job")
+    pipe_path = place.path(configured_pipe_directory(place))
+    if shares and os.path.exists(f"{pipe_path}/control"):
+        _be_client(place, number, pipe_path, uid)
+    processes.sleep_while_up(place.fleet, seconds)
+
+
+def client_note(place: Place, number: int) -> str:
+    """Return where it is noted which client a job has."""
+    return place.state(f"job-{number}.json")
+
+
+def _be_client(place: Place, number: int, pipe_path: str, uid: int) -> None:
+    """Start the CUDA program of the job; one that fails does not end the job, as a sleeping script would not."""
+    try:
+        pid = mps.start_client(place.root, pipe_path, 0 if uid == os.geteuid() else uid)
+    except (MpsfleetError, OSError):
+        return
+    start = processes.start_of(pid)
+    if start is not None:
+        write_json(client_note(place, number), [pid, start])
