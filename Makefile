@@ -32,5 +32,5 @@ docs: ## the documentation as a site, in build/docs/site
 test: ## all checks and tests
 	@./dev test
 
-demo: ## a cluster on this machine: deploy, break, drain, repair (root)
+demo: ## a simulated fleet: deploy, break, drain, repair (needs no root)
 	@./dev demo

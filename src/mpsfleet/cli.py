@@ -111,9 +111,7 @@ def _dispatch(words: list[str], root: str) -> int:
 
         return slurm.main(rest, root=root)
     if command == "sim":
-        from mpsfleet.sim import cli as sim
-
-        return sim.main(rest)
+        return _sim(rest)
     if command == "explain":
         from mpsfleet import explain
 
@@ -124,6 +122,17 @@ def _dispatch(words: list[str], root: str) -> int:
     if command == "--version":
         return _version(rest)
     raise unknown_word("command", command, (*COMMANDS, *_OPTIONS))
+
+
+def _sim(words: list[str]) -> int:
+    try:
+        from mpsfleet.sim import cli as sim
+    except ModuleNotFoundError as error:
+        if error.name != "mpsfleet.sim":
+            raise
+        message = "the simulated fleet is not in this file, which is made for nodes; it is in the pip package mpsfleet."
+        raise UsageError(message) from None
+    return sim.main(words)
 
 
 def _node(words: list[str], root: str) -> int:

@@ -27,11 +27,13 @@ def busy(fleet: Fleet) -> Iterator[Fleet]:
     fleet.wait_for("a job")
     fleet.drain("n1", "mpsfleet: gpu-lost gpu1")
     fleet.drain("n2", "first line\nsecond  line [root@2026-01-01T00:00:00]")
-    fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n3", "Comment=a b=c State=DOWN", 'Extra={"a": "b c"}')
+    fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n3", "Comment=a b=c State=DOWN")
+    fleet.cluster.exec("ctl", ("scontrol", "update", "NodeName=n3", 'Extra={"a": "b c"}'))  # not known to 20.11
     fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=replacing a PSU")
     yield fleet
     fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n4", "State=RESUME")
-    fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n3", "Comment=", "Extra=")
+    fleet.cluster.must("ctl", "scontrol", "update", "NodeName=n3", "Comment=")
+    fleet.cluster.exec("ctl", ("scontrol", "update", "NodeName=n3", "Extra="))
     fleet.undrain("n1")
     fleet.undrain("n2")
     end = time.monotonic() + 20

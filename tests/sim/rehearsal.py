@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpsfleet.sim import faults, fleet, mending, remembered
+from mpsfleet.sim.slurm import cluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0
@@ -58,6 +59,10 @@ class Rehearsal(NamedTuple):
     def mend(self, node: str) -> list[str]:
         """Do what `mpsfleet sim mend` does."""
         return mending.mend(fleet.running(self._memory()).place(node))
+
+    def is_drained(self, node: str) -> bool:
+        """Read it in the simulated slurmctld's own state."""
+        return cluster.read(fleet.running(self._memory()).place("ctl")).nodes[node].is_drain
 
     def _memory(self) -> remembered.Memory:
         return remembered.memory(self.environment)

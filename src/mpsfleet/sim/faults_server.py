@@ -13,6 +13,8 @@ from mpsfleet.sim.slurm.cluster import read
 from mpsfleet.sim.target import live_daemon
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mpsfleet.sim.target import Target
 
 ALICE, BOB = 2001, 2002
@@ -31,11 +33,8 @@ def recover(target: Target) -> str:
     client, server = _client_and_server(target)
     mps.fault_server(target.place.root, server)
     mps.end(target.place.root, client)
-    limit = time.monotonic() + _LIMIT_S
-    while mps.server_state(target.place.root, server) == "FAULT":
-        if time.monotonic() > limit:
-            raise MpsfleetError(f"server {server} of {target.place.name} is still in FAULT after its client has ended")
-        time.sleep(0.02)
+    if not _wait(lambda: mps.server_state(target.place.root, server) != "FAULT"):
+        raise MpsfleetError(f"server {server} of {target.place.name} is still in FAULT: it has other clients")
     return f"server {server} was in FAULT and is {mps.server_state(target.place.root, server) or 'ended'}"
 
 
@@ -105,6 +104,7 @@ def _client_and_server(target: Target) -> tuple[int, int]:
     """Return a new client of alice and the server that serves it."""
     daemon = live_daemon(target)
     client = _client(target, ALICE)
+    _wait(lambda: mps.client_state(target.place.root, client) != "waiting")
     servers = [each for each in mps.servers(target.place.root) if processes.parent_of(each) == daemon.pid]
     if not servers:
         state = mps.client_state(target.place.root, client) or "ended"
@@ -116,6 +116,15 @@ def _client(target: Target, uid: int, *, keeps_trying: bool = False) -> int:
     pid = mps.start_client(target.place.root, target.pipe_path, uid, target.gpu, keeps_trying=keeps_trying)
     _note(target, pid, f"client {pid}")
     return pid
+
+
+def _wait(is_so: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + _LIMIT_S
+    while not is_so():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _note(target: Target, pid: int, subject: str) -> None:

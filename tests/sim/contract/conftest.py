@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-pytest.register_assert_rewrite("facts_life", "facts_files", "facts_answers", "facts_servers", "subject")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+FACTS = ("facts_life", "facts_files", "facts_answers", "facts_servers")
+pytest.register_assert_rewrite(*(f"contract.{each}" for each in (*FACTS, "subject")))
 
-from implementations import IMPLEMENTATIONS, Implementation, NotHere, control_binary  # noqa: E402 - beside this file
-from subject import Subject  # noqa: E402
-from table import Results  # noqa: E402
+from contract.implementations import IMPLEMENTATIONS, Implementation, NotHere, control_binary  # noqa: E402 - this folder is no installed package
+from contract.subject import Subject  # noqa: E402
+from contract.table import Results  # noqa: E402
 
 from mpsfleet.sim import interpreter  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from facts import Fact
+    from contract.facts import Fact
 
 RESULTS = pytest.StashKey[Results]()
 
@@ -100,7 +101,8 @@ def subject(
 ) -> Iterator[Subject]:
     """Give the daemon's surroundings; skips with the reason where the fact cannot be shown."""
     record_property("contract", f"{fact.about}|{fact.sentence}|{implementation.name}")
-    if fact.needs_root and implementation.is_real and not (os.geteuid() == 0 and shutil.which("setpriv")):
+    is_root = os.geteuid() == 0 and shutil.which("setpriv") is not None
+    if not is_root and (fact.needs_real_user or (fact.needs_root and implementation.is_real)):
         pytest.skip("another real user is needed: run it as root, with setpriv")
     if running is None:
         try:

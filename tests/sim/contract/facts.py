@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 if TYPE_CHECKING:
-    from subject import Subject
+    from contract.subject import Subject
 
 
 class Fact(NamedTuple):
@@ -15,20 +15,20 @@ class Fact(NamedTuple):
     sentence: str
     show: Callable[[Subject], None]
     is_quiet: bool  # it leaves the daemon as it was, so one that runs is asked
-    needs_root: bool  # it needs a caller who is another real user
-    since: int  # the first driver of which it is true
+    needs_root: bool  # NVIDIA's needs a caller who is another real user; the simulated one takes a declared one
+    needs_real_user: bool  # both do
 
 
 FACTS: list[Fact] = []
 
 
 def fact(
-    about: str, sentence: str, *, is_quiet: bool = False, needs_root: bool = False, since: int = 470
+    about: str, sentence: str, *, is_quiet: bool = False, needs_root: bool = False, needs_real_user: bool = False
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     """Put what is decorated into the contract."""
 
     def put(show: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        FACTS.append(Fact(about, sentence, show, is_quiet, needs_root, since))
+        FACTS.append(Fact(about, sentence, show, is_quiet, needs_root, needs_real_user))
         return show
 
     return put

@@ -6,11 +6,11 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from facts import fact
-from subject import NOBODY, Said
+from contract.facts import fact
+from contract.subject import NOBODY, Said
 
 if TYPE_CHECKING:
-    from subject import Subject
+    from contract.subject import Subject
 
 ABOUT = "Servers"
 
@@ -73,10 +73,17 @@ def is_outlived_by_its_server(subject: Subject) -> None:
     assert subject.lives(server)
 
 
+def name_of(pid: int) -> str:
+    """Return the kernel's name of a process."""
+    with open(f"/proc/{pid}/comm", encoding="utf-8") as stream:
+        return stream.read().strip()
+
+
 @fact(ABOUT, "a server inherits the daemon's descriptors of lock and logs")
 def hands_on_descriptors(subject: Subject) -> None:
     subject.start()
     server = subject.start_server()
+    subject.eventually(lambda: name_of(server) == "sleep")  # what the stand-in becomes
     held = {os.readlink(f"/proc/{server}/fd/{each}") for each in os.listdir(f"/proc/{server}/fd")}
     wanted = {str(subject.pipe / "control_lock"), str(subject.log / "control.log"), str(subject.log / "server.log")}
     assert wanted <= held
@@ -90,7 +97,7 @@ def starts_a_users_server(subject: Subject) -> None:
     said = subject.ask("start_server -uid 0\n", uid=NOBODY)
     assert said == Said(0, f"Insufficient privileges for UID {NOBODY}{rule}\n")
     assert subject.ask(f"start_server -uid {NOBODY}\n", uid=NOBODY) == Said(0)
-    server = int(subject.eventually(lambda: subject.ask("get_server_list\n").out.strip()))
+    server = subject.listed_server()
     with open(f"/proc/{server}/status", encoding="utf-8") as stream:
         found = dict(line.rstrip("\n").split(":\t", 1) for line in stream if line.startswith(("Uid", "Gid")))
     if os.geteuid() == 0:

@@ -65,7 +65,7 @@ def package(suite: str) -> mps_package.MpsPackage:
         raise NotHere(f"NVIDIA's daemon of {suite} is fetched with {' and '.join(missing)}, which is not here")
     if os.geteuid() != 0:  # the lab's cache is root's; the user's own does as well
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        mps_package.CACHE = Path(home) / "mpsfleet-lab"
+        vars(mps_package)["CACHE"] = Path(home) / "mpsfleet-lab"
     return fetched(suite)
 
 
@@ -74,7 +74,7 @@ def fetched(suite: str) -> mps_package.MpsPackage:
     if _FAILED:
         raise NotHere(_FAILED[0])
     try:
-        with locked(mps_package.CACHE / "lock", "building the lab's base tree", wait_s=WAIT_S):
+        with locked(vars(mps_package)["CACHE"] / "lock", "building the lab's base tree", wait_s=WAIT_S):
             return mps_package.ensure_mps_package(suite)
     except (LabError, OSError) as error:
         _FAILED.append(f"NVIDIA's daemon of {suite} cannot be fetched: {error}")

@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from implementations import Implementation, control_binary
+from contract.implementations import Implementation, control_binary
 
 from mpsfleet.sim import mps, processes
 
 NOBODY = 65534
 QUICK_S = 3.0  # for what is answered
-SILENCE_S = 0.5  # for what is not
+SILENCE_S = 0.4  # for what is not
 _CREDENTIALS = struct.Struct("3i")
 # INVENTED: no server of NVIDIA's runs without a GPU. The real daemon starts this, lists it as INITIALIZING, ends it.
 STAND_IN = """\
@@ -153,7 +153,23 @@ class Subject:
     def start_server(self, uid: int | None = None) -> int:
         """Let the daemon start its server and return that server's pid."""
         assert self.ask(f"start_server -uid {os.geteuid() if uid is None else uid}\n").rc == 0
-        return int(self.eventually(lambda: self.ask("get_server_list\n").out.strip()))
+        return self.listed_server()
+
+    def listed_server(self) -> int:
+        """Wait for a server in the list, until it has become the stand-in, and return its pid."""
+
+        def look() -> str:
+            return self.ask("get_server_list\n").out.strip()
+
+        server = self.eventually(look)
+        self.eventually(lambda: server in self.pids.read_text(encoding="utf-8").split())
+        return int(server)
+
+    def ask_in_vain(self, text: str) -> None:
+        """Send commands that are not answered; then wait until the daemon has seen that their sender has gone."""
+        before = self.control_log().count("UI closed")
+        assert self.ask(text, SILENCE_S).rc is None
+        self.eventually(lambda: self.control_log().count("UI closed") > before)
 
     def files(self) -> dict[str, File]:
         """Return what lies in the pipe directory."""
@@ -206,4 +222,3 @@ class Subject:
         except OSError:
             return False
         return f"{self.root}/".encode() in environment
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 
-from implementations import IMPLEMENTATIONS, release
+from contract.implementations import IMPLEMENTATIONS, release
 
 _WORDS = {"passed": "yes", "failed": "**no**", "skipped": "not asked"}
 _HEAD = """\

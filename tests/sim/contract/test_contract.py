@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import facts_answers
-import facts_files
-import facts_life
-import facts_servers
 import pytest
-from facts import FACTS, Fact
-from implementations import ALWAYS, IMPLEMENTATIONS, REQUIRE_VARIABLE, NotHere, control_binary
+from contract import facts_answers, facts_files, facts_life, facts_servers
+from contract.facts import FACTS, Fact
+from contract.implementations import ALWAYS, IMPLEMENTATIONS, REQUIRE_VARIABLE, NotHere, control_binary
 
 if TYPE_CHECKING:
-    from subject import Subject
+    from contract.subject import Subject
 
 ROOMS = (facts_life, facts_files, facts_answers, facts_servers)  # importing them fills FACTS
 

@@ -260,7 +260,8 @@ def _plain(root: str, gpus: list[Gpu], state: dict[str, Any]) -> NoReturn:
     rows.append(bar)
     found = _processes(root, [gpu for gpu in gpus if gpu["state"] == "ok"])
     for each in found:
-        text = f"|  {each['gpu_index']:>2}  {each['pid']:>8}  {each['type']:>4}  {each['name']:<30} {each['used_memory']}MiB"
+        text = f"|  {each['gpu_index']:>2}  {each['pid']:>8}  {each['type']:>4}  {each['name']:<30} "
+        text += f"{each['used_memory']}MiB"
         rows.append(text.ljust(78) + "|")
     if not found:
         rows.append("|  No running processes found".ljust(78) + "|")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from mpsfleet.errors import MpsfleetError
-from mpsfleet.sim import interpreter
 from mpsfleet.sim.mps import VERSIONS
 from mpsfleet.sim.place import Place, read_json, write_json
 
@@ -47,6 +46,8 @@ def install_tools(root: str, version: str) -> None:
     """Write the programs into the node's /usr/bin. MpsfleetError for a version that is not simulated."""
     if version not in VERSIONS:
         raise MpsfleetError(f"no MPS of driver {version} is simulated; there are {', '.join(VERSIONS)}")
+    from mpsfleet.sim import interpreter
+
     place = Place(root)
     write_json(place.state(_STATE), {"version": version, "servers": "well"})
     os.makedirs(place.state("mps"), 0o755, exist_ok=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _MOST_PERCENT = 100.0
+_GIB = 1024  # in MiB
 _PS_HEADER = "PID       ID    SERVER    DEVICE             NAMESPACE COMMAND"
 
 
@@ -36,7 +37,7 @@ class Commands:
         self._hosting = hosting
         self._log = log
         self._handlers = self._by_name()
-        self._limits: dict[str, str] = {}
+        self._limits: dict[str, int] = {}  # MiB by device
         self._priority = "0"
         self._percentage = _MOST_PERCENT
         self.is_quitting = False
@@ -190,15 +191,15 @@ class Commands:
     def _set_default_limit(self, words: list[str], uid: int) -> Iterable[str]:
         if self._may_not_set(uid):
             return self._may_not_set(uid)
-        if len(words) > 1 and is_size(words[1]):
-            self._limits[words[0]] = words[1]
+        if len(words) > 1 and words[0].isdigit():  # a UUID is taken and has no effect
+            self._limits[words[0]] = limit_mib(words[1])
         return ()
 
     def _get_default_limit(self, words: list[str], _uid: int) -> Iterable[str]:
-        limit = self._limits.get(words[0]) if words else None
-        if limit is None:
+        limit = self._limits.get(words[0], 0) if words else 0
+        if not limit:
             self._log.say("No default pinned memory limit set for the device!")
-        return () if limit is None else (limit,)
+        return as_limit(limit)
 
     def _limit_of_server(self, words: list[str], _uid: int) -> Iterable[str]:
         server = self._server(words)
@@ -206,11 +207,10 @@ class Commands:
             return _not_found(words)
         if self._is_busy(server) or len(words) == 1:
             return ()
-        if len(words) > 2 and is_size(words[2]):  # noqa: PLR2004  # PID DEVICE VALUE
-            server.limits[words[1]] = words[2]
+        if len(words) > 2:  # noqa: PLR2004  # PID DEVICE VALUE
+            server.limits[words[1]] = limit_mib(words[2])
             return ()
-        limit = server.limits.get(words[1], self._limits.get(words[1]))
-        return () if limit is None else (limit,)
+        return as_limit(server.limits.get(words[1], self._limits.get(words[1], 0)))
 
     def _set_default_priority(self, words: list[str], uid: int) -> Iterable[str]:
         if self._may_not_set(uid):
@@ -264,9 +264,15 @@ def percentage(text: str) -> float | None:
     return value if 0.0 < value <= _MOST_PERCENT else None
 
 
-def is_size(text: str) -> bool:
-    """Return whether a pinned memory limit is a number with M or G."""
-    return re.fullmatch(r"\d+[MG]", text) is not None
+def limit_mib(text: str) -> int:
+    """Return a pinned memory limit in MiB; 0, which is no limit, where it is none. Any unit but G is M."""
+    found = re.match(r"(\d+)([gG]?)", text)
+    return int(found[1]) * (_GIB if found[2] else 1) if found else 0
+
+
+def as_limit(limit: int) -> Iterable[str]:
+    """Return a limit as it is printed: from 1G on in whole G, cut down; nothing where there is none."""
+    return (f"{limit // _GIB}G" if limit >= _GIB else f"{limit}M",) if limit else ()
 
 
 def _number(words: list[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import select
 import sys
 
 from mpsfleet.sim.mps import USER_VARIABLE
-from mpsfleet.sim.mps.wire import ACCEPTED, COMMAND, END, UI, UI_SOCKET, USER_SOCKET, pipe_directory
+from mpsfleet.sim.mps.wire import ACCEPTED, COMMAND, END, LONGEST_SOCKET, UI, UI_SOCKET, USER_SOCKET, pipe_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def declared_uid(root: str) -> int:
 
 
 def _connected(path: str) -> socket:
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise FileNotFoundError(path)
     import _socket  # socket.py costs more than the rest of this program
 
     connection: socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)  # type: ignore[assignment]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CREDENTIALS = struct.Struct("3i")
 _LOOK_S = 1.0
+_FAREWELL_S = 0.5
 _MOST = 65536
 
 
@@ -184,3 +185,9 @@ class Daemon:
         self._files.remove_some()
         processes.forget(self._place, os.getpid())
         self._tell(END + bytes([status & 0xFF]))
+        if self._ui is None:
+            return
+        self._ui.settimeout(_FAREWELL_S)  # what is unread when this process ends would take its last word away
+        with contextlib.suppress(OSError):
+            while self._ui.recv(_MOST):
+                pass

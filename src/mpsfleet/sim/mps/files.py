@@ -10,7 +10,7 @@ import sys
 
 from mpsfleet.sim.mps import behaviour
 from mpsfleet.sim.mps.log import Log
-from mpsfleet.sim.mps.wire import UI_SOCKET, USER_SOCKET, log_directory, pipe_directory
+from mpsfleet.sim.mps.wire import LONGEST_SOCKET, UI_SOCKET, USER_SOCKET, log_directory, pipe_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,12 +91,14 @@ def _logs(directory: str) -> tuple[int, int]:
 
 
 def _listener(path: str) -> socket.socket:
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise NotStarted("")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     try:
         listener.bind(path)
-    except OSError:  # the path is too long for a socket: NVIDIA's ends without a word
+    except OSError:
         raise NotStarted("") from None
     listener.listen(_BACKLOG)
     return listener

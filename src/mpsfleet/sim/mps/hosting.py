@@ -49,7 +49,7 @@ class Server:
         self.uid = uid
         self.link = link
         self.percentage = percentage
-        self.limits: dict[str, str] = {}
+        self.limits: dict[str, int] = {}  # MiB by device
         self.state = INITIALIZING
         self.clients: tuple[int, ...] = ()
         self.is_leaving = False

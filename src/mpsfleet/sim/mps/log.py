@@ -1,7 +1,6 @@
 """The daemon's log: every line passes the pipe directory's `log` fifo, which a thread reads into the log file.
 
-So it is with NVIDIA's daemon, and so anybody who may write the fifo can write lines, and can end the thread; once the
-fifo is full, the daemon stands still.
+So it is with NVIDIA's daemon: clients write their lines there too. What stands in the log is a hint and no evidence.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ SHUTDOWN = b"Q"  # the daemon, to its server: end once there is no client
 
 UI_SOCKET = "control_privileged"
 USER_SOCKET = "control"
+LONGEST_SOCKET = 106  # bytes of a socket's path that NVIDIA's programs can use: sun_path holds 108, one ends it
 
 
 def pipe_directory(root: str) -> str:
