@@ -17,15 +17,20 @@ from clusterlab.errors import LabError
 if TYPE_CHECKING:
     from clusterlab.naming import Lab
 
+HOSTS_OWN = "/sys/fs/cgroup"
+
 
 def hierarchies() -> tuple[Path, ...]:
     """Return the mount points of systemd's own v1 hierarchy and of cgroup v2, those that this host has.
 
-    Source: proc(5) mounts; nspawn keeps a node's processes in both on a hybrid host.
+    Source: proc(5) mounts; nspawn keeps a node's processes in both on a hybrid host. It mounts them elsewhere as well,
+    for a moment (/tmp/unifiedXXXXXX, while a node starts), so only the host's own place counts.
     """
     found = []
     for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
         _, point, kind, options = line.split(" ")[:4]
+        if not point.startswith(HOSTS_OWN):
+            continue
         if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
             found.append(Path(point))
     return tuple(dict.fromkeys(found))
