@@ -198,7 +198,7 @@ def finding(
         subject=show(subject, 80),
         message=show(message, 400),
         origin=origin or row.origin,
-        evidence=tuple((key, show(value)) for key, value in evidence.items()),
+        evidence=tuple((key, show(value)) for key, value in evidence.items() if value != ""),
         remedy=remedy or row.remedy,
     )
 
