@@ -153,9 +153,10 @@ MYPY = Step("mypy", lambda: run(["mypy"]))
 DOCS = Step("documentation is current", lambda: run([sys.executable, "tools/docs.py", "--check"]))
 PYZ = Step("program as one file", lambda: run([sys.executable, "tools/build_pyz.py"]))
 CONTRACT = "tests/sim/contract"  # against NVIDIA's own daemons, which are fetched: a step of its own, on all cores
-FAST_TESTS = Step("fast tests", lambda: pytest("not lab and not slow", (f"--ignore={CONTRACT}",)))
+BY_FILE = ("-n", "2", "--dist", "loadfile")  # a file's tests share a simulated fleet
+FAST_TESTS = Step("fast tests", lambda: pytest("not lab and not slow", (*BY_FILE, f"--ignore={CONTRACT}")))
 CONTRACT_TESTS = Step("simulator's contract", lambda: pytest("not lab", ("-n", "2", CONTRACT)))
-SLOW_TESTS = Step("slow tests without the lab", lambda: pytest("slow and not lab", (f"--ignore={CONTRACT}",)))
+SLOW_TESTS = Step("slow tests without the lab", lambda: pytest("slow and not lab", (*BY_FILE, f"--ignore={CONTRACT}")))
 COLLECTION = Step("collection", collection.build)
 ANSIBLE_LINT = Step("ansible-lint", collection.lint)
 SANITY = Step("ansible-test sanity", collection.sanity)

@@ -76,7 +76,7 @@ def _undrain(words: argparse.Namespace, door: Scontrol) -> int:
 
 
 def _terms(words: argparse.Namespace, door: Scontrol) -> Terms:
-    return Terms(own_name(door.caller.euid), words.cluster, words.dry_run)
+    return Terms(own_name(door.caller.acting_uid), words.cluster, words.dry_run)
 
 
 def _finish(outcome: Outcome, *, as_json: bool) -> int:
@@ -89,7 +89,7 @@ def _finish(outcome: Outcome, *, as_json: bool) -> int:
 
 def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
     given = reports.read(read_reports(words.reports, door.caller))
-    who = own_name(door.caller.euid)
+    who = own_name(door.caller.acting_uid)
     cluster = door.cluster_name()
     table: NodeTable | Unreadable = cluster if isinstance(cluster, Unreadable) else door.show_nodes()
     fleet = verdict.judge(given, verdict.view_of(cluster, table, words.cluster), who)

@@ -75,6 +75,12 @@ class Caller:
     uid: int
     euid: int
     environ: Mapping[str, str]
+    stands_for_root: bool = False  # on simulated machines, whose owner is their root
+
+    @property
+    def acting_uid(self) -> int:
+        """The uid that scontrol acts as, and whose name stands with what it writes."""
+        return 0 if self.stands_for_root else self.euid
 
     @property
     def is_sudo(self) -> bool:
@@ -102,7 +108,9 @@ class Scontrol:
         if not root:
             return cls()
         caller = this_caller()
-        return cls(tuple(root + each for each in DIRECTORIES), caller=Caller(caller.uid, caller.euid, {}))
+        return cls(
+            tuple(root + each for each in DIRECTORIES), caller=Caller(caller.uid, caller.euid, {}, stands_for_root=True)
+        )
 
     def show_nodes(self) -> NodeTable | Unreadable:
         """Ask for all nodes: one request for a whole fleet."""

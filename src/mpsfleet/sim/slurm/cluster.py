@@ -134,26 +134,18 @@ def changing(controller: Place) -> Iterator[Cluster]:
 
 
 def declared_uid() -> int:
-    """Return as whom this process acts: its own user, unless the environment declares another."""
+    """Return as whom this process acts: the fleet's owner is its root, unless the environment declares another user."""
     declared = os.environ.get(mps.USER_VARIABLE, "")
-    return int(declared) if declared.isdigit() else os.geteuid()
+    return int(declared) if declared.isdigit() else 0
 
 
 def name_of(controller: Place, uid: int) -> str:
-    """Return the user name that Slurm prints for a uid: this machine's for the caller's own, the node's for others."""
-    if uid == 0:
-        return "root"
-    if uid == os.geteuid():
-        return _name_here(uid)
+    """Return the user name that Slurm prints for a uid: the controller's own, else this machine's."""
     with contextlib.suppress(OSError), open(controller.path("/etc/passwd"), encoding="utf-8") as stream:
         for line in stream:
             words = line.split(":")
             if words[2:3] == [str(uid)]:
                 return words[0]
-    return _name_here(uid)
-
-
-def _name_here(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
