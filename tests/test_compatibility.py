@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from mpsfleet.sim.processes import start_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -56,9 +62,40 @@ def test_a_suite_that_is_not_known_is_wrong_usage(capsys: pytest.CaptureFixture[
     assert "there are bullseye, bookworm, trixie, sid" in capsys.readouterr().err
 
 
-def test_only_trees_that_nothing_uses_and_nobody_used_for_a_day_are_old(tmp_path: Path) -> None:
-    import os
+# A run whose lab only says what it is told, and whose tests are a process and its child.
+OF_SLEEPERS = f"""
+import os, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, {str(REPOSITORY / "tools")!r})
+import compatibility
+os.geteuid = lambda: 0
+compatibility.RESULTS = Path(sys.argv[1])
+compatibility.lab = lambda *words, **_: print(*words, flush=True) or ""
+tests = "import os, subprocess; child = subprocess.Popen(['sleep', '60']); print(os.getpid(), child.pid, flush=True); child.wait()"
+compatibility.PYTEST = (sys.executable, "-c", tests)
+sys.exit(compatibility.main(["sid"]))
+"""
 
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_run_that_is_told_to_end_ends_its_tests_and_takes_its_lab_down(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with subprocess.Popen((sys.executable, "-c", OF_SLEEPERS, tmp_path), stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        pids = next(line for line in run.stdout if line[:1].isdigit()).split()
+        run.send_signal(number)
+        after = run.stdout.read().split("\n")
+
+    assert run.returncode == 130
+    assert after == ["down", ""]
+    limit = time.monotonic() + 5
+    while any(start_of(int(pid)) for pid in pids) and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert [pid for pid in pids if start_of(int(pid))] == []
+
+
+def test_only_trees_that_nothing_uses_and_nobody_used_for_a_day_are_old(tmp_path: Path) -> None:
     from clusterlab.base_tree import old_trees
 
     ages_s = {"base-current": 0, "base-yesterday": 80_000, "base-mounted": 200_000, "base-old": 200_000}

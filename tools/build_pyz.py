@@ -26,10 +26,11 @@ PACKAGE = REPOSITORY / "src" / "mpsfleet"
 TARGET = REPOSITORY / "build" / "mpsfleet.pyz"
 
 sys.path.insert(0, str(REPOSITORY / "src"))  # so that it runs with any Python, before anything is installed
-from mpsfleet.program import add_member, shebang  # noqa: E402  needs the path above
+from mpsfleet.program import CARRIED, add_member, shebang  # noqa: E402  needs the path above
 
 INTERPRETER = "/usr/bin/python3"
-NOT_FOR_NODES = ("fleet", "sim")  # rooms of the administrator's machine, installed by pip
+# Rooms of the administrator's machine, installed by pip; and this very file, where a wheel was unpacked.
+NOT_FOR_NODES = ("fleet", "sim", CARRIED)
 TOMLI = "2.5.0"
 # Over name, NUL, text, NUL of each *.py, sorted: what is bundled is what was reviewed, wherever it came from.
 TOMLI_SHA256 = "f2fef1800bba0033da1857cb58c6b08d19528235c7b3858bd11c7d18be293bf4"

@@ -1,7 +1,8 @@
 """`./dev lab-full [SUITE...]`: all tests of the lab on every Debian suite, and docs/compatibility.md made by the run.
 
 For each suite a cluster is started, its versions are read from its own nodes, the tests run on it, and it is taken
-down; one suite after the other. A run of some suites replaces their lines of the page and keeps the others'.
+down; one suite after the other. A run of some suites replaces their lines of the page and keeps the others'. A run that
+is interrupted or told to end (TERM, HUP) ends its tests and takes its cluster down before it goes.
 """
 
 from __future__ import annotations
@@ -9,20 +10,30 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from outcome import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "lab"))
 from clusterlab.suites import SUITES
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn
+
 PAGE = REPOSITORY / "docs" / "compatibility.md"
 RESULTS = REPOSITORY / "build" / "lab-full"  # what pytest writes for each suite
 LAB = "full"  # beside a lab that somebody has up under the usual name
 NODES = "4"
+PYTEST = (sys.executable, "-m", "pytest", "-m", "lab", "--tb=short")
+INTERRUPTED = 130
+END_S = 60.0  # for a start of the lab to take back what it has begun
 SUITE_NAMES = tuple(each.name for each in SUITES)
 HEAD = """\
 # Compatibility
@@ -66,9 +77,27 @@ def main(words: list[str]) -> int:
     if os.geteuid() != 0:
         sys.stderr.write("lab-full: the lab starts machines, which takes root: `sudo ./dev lab-full`.\n")
         return 77
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        return run_suites(words or SUITE_NAMES)
+    except KeyboardInterrupt:
+        sys.stderr.write("lab-full: interrupted.\n")
+        return INTERRUPTED
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Turn the first request to end into what Ctrl-C raises; further ones would only disturb the tidying up."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    raise KeyboardInterrupt
+
+
+def run_suites(suites: Sequence[str]) -> int:
+    """Run one suite after the other and write its line; 1 where a test failed or a suite could not be run."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     is_well = True
-    for suite in words or SUITE_NAMES:
+    for suite in suites:
         print(f"\n==> {suite}", flush=True)
         try:
             row, has_passed = run_suite(suite)
@@ -99,8 +128,7 @@ def tests(suite: str) -> Counts:
     """Run the tests on the cluster that is up, showing what pytest says."""
     report = RESULTS / f"{suite}.xml"
     report.unlink(missing_ok=True)
-    command = (sys.executable, "-m", "pytest", "-m", "lab", "--tb=short", f"--junitxml={report}")
-    subprocess.run(command, cwd=REPOSITORY, env=surroundings(suite), stdin=subprocess.DEVNULL, check=False)
+    run((*PYTEST, f"--junitxml={report}"), suite)
     if not report.exists():
         message = "pytest ended without a report"
         raise CannotRunError(message)
@@ -126,20 +154,50 @@ def version(suite: str, node: str, question: str, pattern: str) -> str:
 
 def lab(*words: str, suite: str, limit_s: float) -> str:
     """Run one verb of the lab and return its standard output. CannotRunError where it fails."""
-    done = subprocess.run(
-        (sys.executable, "lab/lab", *words),
+    try:
+        code, said = run((sys.executable, "lab/lab", *words), suite, subprocess.PIPE, limit_s)
+    except subprocess.TimeoutExpired:
+        message = f"`lab/lab {words[0]}` did not end within {limit_s:g} s"
+        raise CannotRunError(message) from None
+    if code != 0:
+        message = f"`lab/lab {words[0]}` ended with {code}"
+        raise CannotRunError(message)
+    return said
+
+
+def run(command: Sequence[str], suite: str, stdout: int | None = None, limit_s: float | None = None) -> tuple[int, str]:
+    """Run a command to its end; gives its exit status and what it printed into a pipe.
+
+    It leads a process group of its own, which is ended where this call is interrupted or `limit_s` seconds are over.
+    """
+    with subprocess.Popen(
+        command,
         cwd=REPOSITORY,
         env=surroundings(suite),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         text=True,
-        timeout=limit_s,
-        check=False,
-    )
-    if done.returncode != 0:
-        message = f"`lab/lab {words[0]}` ended with {done.returncode}"
-        raise CannotRunError(message)
-    return done.stdout
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except BaseException:
+            end(process)
+            raise
+    return process.returncode, said or ""
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """TERM to a leader of a group, which may tidy up for a minute; then KILL to all that is left of its group."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    limit = time.monotonic() + END_S
+    look = os.WEXITED | os.WNOHANG | os.WNOWAIT  # not collected yet: until then its number is no other group's
+    while os.waitid(os.P_PID, process.pid, look) is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def surroundings(suite: str) -> dict[str, str]:

@@ -111,7 +111,10 @@ def inventory_text(lab: Lab, record: Record) -> str:
     """Return the Ansible inventory: groups slurm_master and gpu_nodes, by real ssh with the lab's own key."""
     keys = lab.state / "ssh"
     lines = ["[slurm_master]", f"{CONTROLLER} ansible_host={lab.address(CONTROLLER)}", "", "[gpu_nodes]"]
-    lines += [f"{node} ansible_host={lab.address(node)}" for node in record.nodes]
+    lines += [
+        f"{node} ansible_host={lab.address(node)} mps_gpus_expected={len(record.wanted.board(node).kinds)}"
+        for node in record.nodes
+    ]
     lines += [
         "",
         "[all:vars]",

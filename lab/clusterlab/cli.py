@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from clusterlab.errors import LabError
 from clusterlab.naming import current
 from clusterlab.suites import DEFAULT_SUITE, SUITES
+from clusterlab.wanted import DEFAULT_GPUS, DEFAULT_SHARING, SHARINGS, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +39,10 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from clusterlab.cluster import Wanted, up
+    from clusterlab.cluster import up
 
-    up(current(), Wanted(options.nodes, options.suite, options.gpus))
+    asked = wanted(options.nodes, options.suite, options.gpus, options.sharing, has_private_tmp=options.has_private_tmp)
+    up(current(), asked)
     return 0
 
 
@@ -90,6 +92,13 @@ def _mend(options: argparse.Namespace) -> int:
     return 0
 
 
+def _reboot(options: argparse.Namespace) -> int:
+    from clusterlab.rebooting import reboot_node
+
+    sys.stdout.write(f"{reboot_node(current(), options.node)}\n")
+    return 0
+
+
 def _faults(_options: argparse.Namespace) -> int:
     from clusterlab.faults import FAULTS
 
@@ -109,7 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("up", help="start a cluster of N GPU nodes and wait until Slurm calls all idle")
     verb.add_argument("nodes", type=int, metavar="N")
     verb.add_argument("--suite", default=DEFAULT_SUITE, choices=[suite.name for suite in SUITES])
-    verb.add_argument("--gpus", type=int, default=4, help="simulated GPUs per node (4)")
+    verb.add_argument(
+        "--gpus",
+        default=DEFAULT_GPUS,
+        metavar="SPEC",
+        help="simulated GPUs: a number for every node (4), or an entry per node, such as a100:4,a100:2+t4:2,a100:1,0",
+    )
+    verb.add_argument(
+        "--sharing", default=DEFAULT_SHARING, choices=SHARINGS, help="the GRES for a part of a GPU: gres/mps (default)"
+    )
+    verb.add_argument(
+        "--private-tmp", dest="has_private_tmp", action="store_true", help="each job has a /tmp of its own"
+    )
     verb.set_defaults(carry_out=_up)
 
     verb = verbs.add_parser("down", help="end the cluster and remove all that it made")
@@ -138,6 +158,10 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("mend", help="undo on a node what no reset can undo")
     verb.add_argument("node", metavar="NODE")
     verb.set_defaults(carry_out=_mend)
+
+    verb = verbs.add_parser("reboot", help="shut a node down and boot it again")
+    verb.add_argument("node", metavar="NODE")
+    verb.set_defaults(carry_out=_reboot)
 
     verb = verbs.add_parser("faults", help="list the faults")
     verb.set_defaults(carry_out=_faults)

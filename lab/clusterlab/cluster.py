@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from clusterlab import layers
 from clusterlab.access import inventory_path, inventory_text, run_in_node, ssh_config_text
@@ -17,29 +17,21 @@ from clusterlab.host_settings import raise_settings
 from clusterlab.locks import locked
 from clusterlab.machine import boot, console_tail, init_of, mount_root
 from clusterlab.mps_package import ensure_mps_package
-from clusterlab.naming import CACHE, CONTROLLER, MOST_NODES, Lab, gpu_nodes
+from clusterlab.naming import CACHE, CONTROLLER, Lab
 from clusterlab.network import make_bridge
 from clusterlab.processes import is_alive
 from clusterlab.record import Machine, Record, read_record, write_atomically, write_record
 from clusterlab.suites import suite_called
 from clusterlab.teardown import is_anything_left, take_down
 from clusterlab.terminal import say
+from mpsfleet.sim.gpu.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from clusterlab.mps_package import MpsPackage
-
-MOST_GPUS = 16
-
-
-class Wanted(NamedTuple):
-    """What `up` is asked for."""
-
-    nodes: int
-    suite: str
-    gpus: int
+    from clusterlab.wanted import Wanted
 
 
 def up(lab: Lab, wanted: Wanted, *, timeout_s: float = 90.0) -> Record:
@@ -50,11 +42,6 @@ def up(lab: Lab, wanted: Wanted, *, timeout_s: float = 90.0) -> Record:
     building the cache has limits of its own.
     Raises LabError, among others when a different lab is up, and LabUnavailableError where no lab can be.
     """
-    suite = suite_called(wanted.suite)
-    if not 1 <= wanted.nodes <= MOST_NODES:
-        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {wanted.nodes}")
-    if not 0 <= wanted.gpus <= MOST_GPUS:
-        raise LabError(f"a node has 0 to {MOST_GPUS} GPUs, not {wanted.gpus}")
     ensure_host_packages()
     with locked(lab.lock, f"starting or stopping lab {lab.name}", wait_s=120):
         record = read_record(lab)
@@ -64,8 +51,8 @@ def up(lab: Lab, wanted: Wanted, *, timeout_s: float = 90.0) -> Record:
             say("taking down what an earlier start left behind")
             take_down(lab)
         with locked(CACHE / "lock", "building the lab's base tree", wait_s=900):
-            base = ensure_base_tree(suite.name)
-            package = ensure_mps_package(suite.name)
+            base = ensure_base_tree(wanted.suite)
+            package = ensure_mps_package(wanted.suite)
         began = time.monotonic()
         try:
             record = _start(lab, wanted, base, package)
@@ -74,7 +61,7 @@ def up(lab: Lab, wanted: Wanted, *, timeout_s: float = 90.0) -> Record:
             say("the start did not succeed: taking down what was started")
             take_down(lab)
             raise
-    say(f"{wanted.nodes} nodes and {CONTROLLER} are up, all idle in Slurm, after {time.monotonic() - began:.1f} s")
+    say(f"{len(wanted.nodes)} nodes and {CONTROLLER} are up, all idle in Slurm, after {time.monotonic() - began:.1f} s")
     return record
 
 
@@ -87,55 +74,62 @@ def all_alive(record: Record) -> bool:
 
 
 def _same_or_error(lab: Lab, record: Record, wanted: Wanted) -> Record:
-    if Wanted(len(record.nodes), record.suite, record.gpus) == wanted:
+    if record.wanted == wanted:
         say(f"lab {lab.name} is already up as wanted")
         return record
-    raise LabError(
-        f"lab {lab.name} is up with {len(record.nodes)} nodes, {record.gpus} GPUs each, on {record.suite}: "
-        "`lab down` first, or choose another MPSFLEET_LAB_NAME"
-    )
+    raise LabError(f"lab {lab.name} is up with {record.wanted}: `lab down` first, or choose another MPSFLEET_LAB_NAME")
 
 
 def _start(lab: Lab, wanted: Wanted, base: Path, package: MpsPackage) -> Record:
     """Make the lab's files, network and mounts, and boot all machines; each step is on record before it is done."""
     suite = suite_called(wanted.suite)
-    nodes = gpu_nodes(wanted.nodes)
     lab.state.parent.mkdir(mode=0o755, exist_ok=True)
     lab.state.mkdir(mode=0o700)
     record = Record(
-        suite=wanted.suite,
-        nodes=nodes,
-        gpus=wanted.gpus,
+        wanted=wanted,
         base=str(base),
         mps_version=package.version,
         mps_md5=package.md5,
         mps_sha256=package.sha256,
     )
     write_record(lab, record)
-    raise_settings(lab, wanted.nodes)
+    raise_settings(lab, len(wanted.nodes))
     layers.make_keys(lab)
     layers.make_homes(lab)
-    common = layers.make_lab_layer(lab, base, suite, wanted.nodes, wanted.gpus)
+    common = layers.make_lab_layer(lab, base, wanted)
     write_atomically(inventory_path(lab), inventory_text(lab, record))
     write_atomically(lab.state / "ssh" / "config", ssh_config_text(lab, record))
     make_bridge(lab)
-    for node in (CONTROLLER, *nodes):
-        layers.make_node_layer(lab, base, node, wanted.gpus, package)
-        mount_root(lab, node, (common, package.layer, base))
-        record = record.with_machine(Machine(node, boot(lab, node, suite, wanted.gpus)))
+    for node in (CONTROLLER, *wanted.nodes):
+        board = Board(()) if node == CONTROLLER else wanted.board(node)
+        layers.make_node_layer(lab, base, node, board, package.driver_version)
+        has_mps = node == CONTROLLER or board.kinds
+        mount_root(lab, node, (common, *((package.layer,) if has_mps else ()), base))
+        record = record.with_machine(Machine(node, boot(lab, node, suite, board)))
         write_record(lab, record)
     return record
 
 
 def _wait_ready(lab: Lab, record: Record, *, deadline: float) -> Record:
-    """Wait for every node's init, for ssh on every node, and for Slurm to call all nodes idle."""
-    _wait(lambda: _first_without_init(lab, record), "the boot of", deadline)
-    for machine in record.machines:
-        record = record.with_machine(replace(machine, init=init_of(machine.nspawn)))
-    write_record(lab, record)
+    """Wait for every node's init, for Slurm to call all nodes idle, and for ssh on every node."""
+    record = _with_inits(lab, record, deadline)
     _wait(lambda: _first_not_idle(lab, record), "Slurm:", deadline)
     _wait(lambda: _first_without_ssh(lab, record), "ssh on", deadline)
     record = replace(record, is_ready=True)
+    write_record(lab, record)
+    return record
+
+
+def wait_until_booted(lab: Lab, record: Record, *, deadline: float) -> None:
+    """Wait for every node's init, which goes on record, and for ssh on every node."""
+    record = _with_inits(lab, record, deadline)
+    _wait(lambda: _first_without_ssh(lab, record), "ssh on", deadline)
+
+
+def _with_inits(lab: Lab, record: Record, deadline: float) -> Record:
+    _wait(lambda: _first_without_init(lab, record), "the boot of", deadline)
+    for machine in record.machines:
+        record = record.with_machine(replace(machine, init=init_of(machine.nspawn)))
     write_record(lab, record)
     return record
 

@@ -51,6 +51,8 @@ FAULTS = (
     Fault("gpu-missing", "one GPU is not there since boot", faults_node.miss_gpu),
     Fault("driver-mismatch", "driver and library versions differ: nvidia-smi cannot initialize", faults_node.mismatch),
     Fault("nvidia-smi-hanging", "nvidia-smi never answers", faults_node.hang_nvidia_smi),
+    Fault("mig", "one GPU is in MIG mode", faults_node.enable_mig),
+    Fault("driver-not-loaded", "the NVIDIA driver is not loaded: nvidia-smi cannot reach it", faults_node.no_driver),
     Fault("ssh-down", "the node's sshd is down: it cannot be reached", faults_node.stop_ssh),
     Fault("slurmctld-stopped", "on ctl: slurmctld is not running", faults_node.stop_slurmctld, is_on_controller=True),
     Fault(

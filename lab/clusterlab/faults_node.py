@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clusterlab.access import init_process, must_in_node
 from clusterlab.errors import LabError
-from clusterlab.gpus import read_state, write_state
+from clusterlab.gpus import STATE_FILE, read_state, write_state
 from clusterlab.mending import Undo, note
 from clusterlab.processes import executable, find_inside, identify, in_namespace_of, send
 
@@ -44,6 +44,21 @@ def mismatch(target: Target) -> str:
 def hang_nvidia_smi(target: Target) -> str:
     """Let nvidia-smi wait for ever."""
     return _set_tool(target, "hanging", "nvidia-smi never answers")
+
+
+def no_driver(target: Target) -> str:
+    """Let the driver not be loaded, as after an upgrade of the kernel without its module."""
+    return _set_tool(target, "no-driver", "nvidia-smi cannot reach the driver")
+
+
+def enable_mig(target: Target) -> str:
+    """Put one GPU into MIG mode, with two instances."""
+    known = _known(target)
+    if known["gpus"][target.gpu]["mig"] == "[N/A]":
+        name = known["gpus"][target.gpu]["name"]
+        raise LabError(f"GPU {target.gpu} of {target.node} is a {name}, which knows no MIG mode")
+    write_state(target.lab.root(target.node), _changed(known, target.gpu, mig="Enabled"))
+    return f"GPU {target.gpu} is in MIG mode"
 
 
 def stop_ssh(target: Target) -> str:
@@ -82,16 +97,31 @@ def hang_slurmctld(target: Target) -> str:
 
 
 def _set_gpu(target: Target, state: str, words: str) -> str:
-    root = target.lab.root(target.node)
-    known = read_state(root)
-    if not 0 <= target.gpu < len(known["gpus"]):
-        raise LabError(f"{target.node} has no GPU {target.gpu}: it was started with {len(known['gpus'])}")
-    changed = [{**gpu, "state": state} if index == target.gpu else gpu for index, gpu in enumerate(known["gpus"])]
-    write_state(root, {**known, "gpus": changed})
+    known = _known(target)
+    write_state(target.lab.root(target.node), _changed(known, target.gpu, state=state))
     return f"GPU {target.gpu} ({known['gpus'][target.gpu]['uuid']}) {words}"
 
 
 def _set_tool(target: Target, state: str, words: str) -> str:
-    root = target.lab.root(target.node)
-    write_state(root, {**read_state(root), "tool": state})
+    write_state(target.lab.root(target.node), {**_state(target), "tool": state})
     return words
+
+
+def _state(target: Target) -> dict[str, Any]:
+    root = target.lab.root(target.node)
+    if not (root / STATE_FILE).is_file():
+        raise LabError(f"{target.node} has no GPU")
+    return read_state(root)
+
+
+def _known(target: Target) -> dict[str, Any]:
+    """Return the state of a node that has the GPU the fault is aimed at."""
+    known = _state(target)
+    if not 0 <= target.gpu < len(known["gpus"]):
+        raise LabError(f"{target.node} has no GPU {target.gpu}: it was started with {len(known['gpus'])}")
+    return known
+
+
+def _changed(known: dict[str, Any], index: int, **values: str) -> dict[str, Any]:
+    gpus = [{**gpu, **values} if place == index else gpu for place, gpu in enumerate(known["gpus"])]
+    return {**known, "gpus": gpus}

@@ -1,45 +1,31 @@
-"""Simulated GPUs of a node: the state file from which the node's simulated nvidia-smi answers."""
+"""Simulated GPUs of a node: the state from which its nvidia-smi answers, and the driver's files in its /proc."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from clusterlab.record import write_atomically
+from mpsfleet.sim.gpu import driver_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 STATE_FILE = "etc/lab/gpus.json"
-NAMESPACE = uuid.UUID("8f0b6b1e-6d0a-4c53-9d6a-0d9f3f1b7a10")
-# Bus numbers as on an eight-GPU A100 board; further ones count on.
-BUSES = (0x07, 0x0B, 0x48, 0x4C, 0x88, 0x8B, 0xC8, 0xCB)
+DRIVER_FOLDER = "etc/lab/driver"
+DRIVER_UNIT = "lab-gpus.service"
+# It is no driver: a folder of the node's root is mounted where the driver's files would be, before any other service.
+DRIVER_UNIT_TEXT = f"""\
+[Unit]
+Description=Files of the lab's simulated GPUs under /proc/driver
+DefaultDependencies=no
+Before=sysinit.target
 
-
-def fresh_state(node: str, gpus: int, driver_version: str) -> dict[str, Any]:
-    """Return the state of a node whose GPUs are all well.
-
-    `tool` is how nvidia-smi itself does (ok, hanging, mismatch); a GPU's `state` is ok, lost, reset or missing.
-    UUIDs follow from the node's name, so they are the same at every start.
-    """
-    return {
-        "schema": 1,
-        "tool": "ok",
-        "driver_version": driver_version,
-        "gpus": [
-            {
-                "uuid": f"GPU-{uuid.uuid5(NAMESPACE, f'{node}/{index}')}",
-                "bus_id": f"00000000:{BUSES[index] if index < len(BUSES) else 0xD0 + index:02X}:00.0",
-                "name": "NVIDIA A100-SXM4-40GB",
-                "memory_mib": 40960,
-                "compute_mode": "Default",
-                "persistence_mode": "Enabled",
-                "state": "ok",
-            }
-            for index in range(gpus)
-        ],
-    }
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/mount --bind /{DRIVER_FOLDER} /proc/driver
+"""
 
 
 def read_state(root: Path) -> dict[str, Any]:
@@ -49,5 +35,6 @@ def read_state(root: Path) -> dict[str, Any]:
 
 
 def write_state(root: Path, state: dict[str, Any]) -> None:
-    """Replace a node's GPU state. The file is root's: a node's users read it and cannot change it."""
+    """Replace a node's GPU state. The files are root's: a node's users read them and cannot change them."""
     write_atomically(root / STATE_FILE, json.dumps(state, indent=1) + "\n", mode=0o644)
+    driver_files.write(str(root / DRIVER_FOLDER), state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import stat
@@ -10,17 +9,18 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterlab import gpus as gpu_state
-from clusterlab import slurm_files
+from clusterlab import gpus, slurm_files
 from clusterlab.base_tree import user_ids
 from clusterlab.commands import must
-from clusterlab.naming import CONTROLLER, gpu_nodes
+from clusterlab.naming import CONTROLLER
 from clusterlab.recipe import USERS
+from clusterlab.suites import suite_called
+from mpsfleet.sim.gpu.board import fresh
 
 if TYPE_CHECKING:
-    from clusterlab.mps_package import MpsPackage
     from clusterlab.naming import Lab
-    from clusterlab.suites import Suite
+    from clusterlab.wanted import Wanted
+    from mpsfleet.sim.gpu.board import Board
 
 NVIDIA_SMI = Path(__file__).resolve().parent.parent / "node" / "nvidia-smi"
 
@@ -84,15 +84,18 @@ def make_keys(lab: Lab) -> None:
     (folder / "known_hosts").write_text(f"{lab.network}.* {host_key}\n", encoding="utf-8")
 
 
-def make_lab_layer(lab: Lab, base: Path, suite: Suite, nodes: int, gpus: int) -> Path:
+def make_lab_layer(lab: Lab, base: Path, wanted: Wanted) -> Path:
     """Write the layer that all nodes of this lab share: Slurm's files, keys and /etc/hosts."""
     layer = Layer(lab.state / "layer", base)
-    names = (CONTROLLER, *gpu_nodes(nodes))
+    suite = suite_called(wanted.suite)
+    names = (CONTROLLER, *wanted.nodes)
     hosts = "".join(f"{lab.address(node)} {node}\n" for node in names)
     layer.put("etc/hosts", f"127.0.0.1 localhost\n{hosts}")
-    layer.put("etc/slurm/slurm.conf", slurm_files.slurm_conf(nodes, gpus, lab.address(CONTROLLER)))
-    layer.put("etc/slurm/gres.conf", slurm_files.gres_conf(gpus))
+    layer.put("etc/slurm/slurm.conf", slurm_files.slurm_conf(wanted, lab.address(CONTROLLER)))
+    layer.put("etc/slurm/gres.conf", slurm_files.gres_conf(wanted))
     layer.put("etc/slurm/cgroup.conf", slurm_files.cgroup_conf(suite))
+    if wanted.has_private_tmp:
+        layer.put("etc/slurm/job_container.conf", slurm_files.private_tmp_conf())
     layer.put("etc/munge/munge.key", secrets.token_hex(512), mode=0o400, owner="munge")
     keys = lab.state / "ssh"
     layer.put("etc/ssh/ssh_host_ed25519_key", (keys / "host").read_text(encoding="utf-8"), mode=0o600)
@@ -101,19 +104,21 @@ def make_lab_layer(lab: Lab, base: Path, suite: Suite, nodes: int, gpus: int) ->
     return layer.folder
 
 
-def make_node_layer(lab: Lab, base: Path, node: str, gpus: int, package: MpsPackage) -> Path:
-    """Write a node's own upper layer: name, address, its Slurm daemon; on a GPU node its GPUs and nvidia-smi."""
+def make_node_layer(lab: Lab, base: Path, node: str, board: Board, driver_version: str) -> Path:
+    """Write a node's own upper layer: name, address, its Slurm daemon; where it has GPUs those and nvidia-smi."""
     layer = Layer(lab.folder(node) / "upper", base)
     layer.put("etc/hostname", f"{node}\n")
     layer.put("etc/machine-id", f"{uuid.uuid4().hex}\n", mode=0o444)
     layer.put("etc/lab/network", f"ADDRESS={lab.address(node)}\n")
     daemon = "slurmctld" if node == CONTROLLER else "slurmd"
     layer.link(f"etc/systemd/system/multi-user.target.wants/{daemon}.service", f"/lib/systemd/system/{daemon}.service")
-    if node == CONTROLLER:
+    if not board.kinds:
         return layer.folder
     layer.put("usr/bin/nvidia-smi", NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
-    state = gpu_state.fresh_state(node, gpus, package.driver_version)
-    layer.put(gpu_state.STATE_FILE, json.dumps(state, indent=1) + "\n")
+    unit = f"etc/systemd/system/{gpus.DRIVER_UNIT}"
+    layer.put(unit, gpus.DRIVER_UNIT_TEXT)
+    layer.link(f"etc/systemd/system/sysinit.target.wants/{gpus.DRIVER_UNIT}", f"/{unit}")
+    gpus.write_state(layer.folder, fresh(node, board, driver_version))
     return layer.folder
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from clusterlab.commands import must, run, search_path
 from clusterlab.control_groups import is_host_unified, make_node_groups
 from clusterlab.errors import LabError
-from clusterlab.naming import CONTROLLER
 from clusterlab.processes import ProcessId, children, identify, namespace_pids, send, wait_gone
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from clusterlab.naming import Lab
     from clusterlab.suites import Suite
+    from mpsfleet.sim.gpu.board import Board
 
 # Joins the node's control groups, then becomes systemd-nspawn: the pid that was started stays the same.
 JOIN_AND_BECOME = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done; shift; exec "$@"'
@@ -37,19 +37,18 @@ def mount_root(lab: Lab, node: str, lower: Sequence[Path]) -> None:
     )
 
 
-def boot(lab: Lab, node: str, suite: Suite, gpus: int) -> ProcessId:
+def boot(lab: Lab, node: str, suite: Suite, board: Board) -> ProcessId:
     """Start systemd-nspawn for a node and return its process at once; the boot goes on by itself.
 
     GPU devices are /dev/null under other names: gres.conf wants character devices. The host has no say in a node's
     control groups (`--register=no --keep-unit`), since it may run without systemd.
     """
     binds = [f"--bind={lab.state / 'home'}:/home"]
-    if node != CONTROLLER:
-        binds += [f"--bind=/dev/null:/dev/nvidia{index}" for index in range(gpus)]
-        binds += ["--bind=/dev/null:/dev/nvidiactl"] if gpus else []
+    binds += [f"--bind=/dev/null:/dev/nvidia{minor}" for minor in sorted(board.minors())]
+    binds += ["--bind=/dev/null:/dev/nvidiactl"] if board.kinds else []
     groups = make_node_groups(lab, node)
     is_unified = suite.is_unified or is_host_unified()
-    with (lab.folder(node) / "console.log").open("wb") as console:
+    with (lab.folder(node) / "console.log").open("ab") as console:
         process = subprocess.Popen(
             (
                 "/bin/sh",

@@ -83,7 +83,8 @@ def _heal_gpus(root: Path) -> list[str]:
     if not (root / STATE_FILE).is_file():
         return []
     state = read_state(root)
-    well: dict[str, Any] = {**state, "tool": "ok", "gpus": [{**gpu, "state": "ok"} for gpu in state["gpus"]]}
+    gpus = [{**gpu, "state": "ok", "mig": gpu["mig"].replace("Enabled", "Disabled")} for gpu in state["gpus"]]
+    well: dict[str, Any] = {**state, "tool": "ok", "gpus": gpus}
     if state == well:
         return []
     write_state(root, well)

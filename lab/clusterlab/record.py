@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clusterlab.processes import ProcessId, boot_id
+from clusterlab.wanted import Wanted, wanted
+from mpsfleet.sim.gpu.board import said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,16 +33,23 @@ class Machine:
 class Record:
     """One lab as `up` made it."""
 
-    suite: str
-    nodes: tuple[str, ...]
-    """The GPU nodes; the controller comes on top."""
-    gpus: int
+    wanted: Wanted
     base: str
     mps_version: str
     mps_md5: str
     mps_sha256: str
     machines: tuple[Machine, ...] = ()
     is_ready: bool = False
+
+    @property
+    def suite(self) -> str:
+        """The suite."""
+        return self.wanted.suite
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The GPU nodes; the controller comes on top."""
+        return self.wanted.nodes
 
     def machine(self, node: str) -> Machine | None:
         """Return the processes of that node, None if it was not started."""
@@ -70,7 +79,9 @@ def write_record(lab: Lab, record: Record) -> None:
         "boot": boot_id(),
         "suite": record.suite,
         "nodes": record.nodes,
-        "gpus": record.gpus,
+        "gpus": said(record.wanted.boards),
+        "sharing": record.wanted.sharing,
+        "has_private_tmp": record.wanted.has_private_tmp,
         "base": record.base,
         "mps": {"version": record.mps_version, "md5": record.mps_md5, "sha256": record.mps_sha256},
         "is_ready": record.is_ready,
@@ -86,9 +97,13 @@ def read_record(lab: Lab) -> Record | None:
         if content["schema"] != 1 or content["boot"] != boot_id():
             return None
         return Record(
-            suite=content["suite"],
-            nodes=tuple(content["nodes"]),
-            gpus=content["gpus"],
+            wanted=wanted(
+                len(content["nodes"]),
+                content["suite"],
+                str(content["gpus"]),
+                content.get("sharing", "mps"),
+                has_private_tmp=content.get("has_private_tmp", False),
+            ),
             base=content["base"],
             mps_version=content["mps"]["version"],
             mps_md5=content["mps"]["md5"],

@@ -23,7 +23,7 @@ def status_lines(lab: Lab) -> tuple[list[str], bool]:
             return [f"lab {lab.name}: left-overs of an earlier start; `lab down` removes them"], False
         return [f"lab {lab.name}: not up"], False
     lines = [
-        f"lab {lab.name}: {len(record.nodes)} nodes with {record.gpus} GPUs each and {CONTROLLER}, {record.suite}",
+        f"lab {lab.name}: {CONTROLLER} and {record.wanted}",
         f"MPS package: nvidia-cuda-mps {record.mps_version}, md5 {record.mps_md5}",
         f"base tree: {record.base}",
         f"inventory: {inventory_path(lab)}",

@@ -60,7 +60,7 @@ def take_down(lab: Lab) -> None:
         nspawns = [machine.nspawn for machine in record.machines]
         end(wait_gone(nspawns, timeout_s=3), timeout_s=3)
     _end_all_in_groups(lab, timeout_s=10)
-    _remove_nspawn_locks(lab)
+    remove_nspawn_locks(lab)
     unmount_below(lab.state)
     remove_links(lab)
     for group in remove_groups(lab, timeout_s=5):
@@ -73,9 +73,9 @@ def take_down(lab: Lab) -> None:
         shutil.rmtree(lab.state)
 
 
-def _remove_nspawn_locks(lab: Lab) -> None:
+def remove_nspawn_locks(lab: Lab, node: str = "*") -> None:
     """Delete the locks that systemd-nspawn names after a root folder's device and inode, and leaves when killed."""
-    for folder in (lab.state / "nodes").glob("*/root"):
+    for folder in (lab.state / "nodes").glob(f"{node}/root"):
         status = folder.stat()
         (NSPAWN_LOCKS / f"inode-{status.st_dev}:{status.st_ino}").unlink(missing_ok=True)
 

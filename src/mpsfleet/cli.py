@@ -43,6 +43,7 @@ On the Slurm controller:
   mpsfleet slurm drain     drain a node with our reason
   mpsfleet slurm undrain   undrain a node whose drain is ours
   mpsfleet slurm verdict   judge the reports of many nodes, and drain where that is asked for
+  mpsfleet slurm lint      check slurm.conf and gres.conf against each other and against a node's GPUs
 
 For a rehearsal, without root:
   mpsfleet sim up 4        a simulated fleet; `mpsfleet sim --help` tells the rest
@@ -144,6 +145,10 @@ def _node(words: list[str], root: str) -> int:
         from mpsfleet.node import audit
 
         return audit.main(rest, root)
+    if verb == "hook":  # called by our own hooks, not by people
+        from mpsfleet.node import hooks
+
+        return hooks.main(rest, root)
     if verb in NODE_VERBS or verb in _HIDDEN:
         from mpsfleet.node import verbs
 

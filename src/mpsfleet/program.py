@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from zipfile import ZipFile
 
+CARRIED = "mpsfleet.pyz"  # beside the modules of a package that pip installed (hatch_build.py)
 DIGEST_MEMBER = "SOURCE_DIGEST"
 OPTIONS = "-IS"  # no environment, no user site, no site packages: nobody else's code on root's import path
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold; equal input gives equal bytes
@@ -27,6 +28,14 @@ def source_archive() -> str | None:
     """Return the path of the zip that this process runs from; None when it runs from plain files."""
     archive = getattr(globals().get("__loader__"), "archive", None)
     return archive if isinstance(archive, str) else None
+
+
+def carried_archive() -> str | None:
+    """Return the path of the source zipapp that this package carries; None in a checkout, and in a zipapp itself."""
+    import os
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), CARRIED)
+    return path if os.path.isfile(path) else None
 
 
 def source_digest() -> str | None:

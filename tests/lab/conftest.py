@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -13,20 +14,26 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "lab"), str(HERE)]
 
-from clusterlab import access, faults, mending, naming  # noqa: E402 - the lab is no installed package
-from clusterlab.cluster import Wanted, all_alive, up  # noqa: E402
+from clusterlab import access, faults, mending, naming, rebooting  # noqa: E402 - the lab is no installed package
+from clusterlab.cluster import all_alive, up  # noqa: E402
 from clusterlab.errors import LabUnavailableError  # noqa: E402
 from clusterlab.record import read_record  # noqa: E402
-from clusterlab.suites import DEFAULT_SUITE  # noqa: E402
+from clusterlab.suites import DEFAULT_SUITE, suite_called  # noqa: E402
 from clusterlab.teardown import down  # noqa: E402
+from clusterlab.wanted import DEFAULT_SHARING, wanted  # noqa: E402
 from fleet import Fleet  # noqa: E402
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from clusterlab.record import Record
+    from clusterlab.wanted import Wanted
 
 NODES = 4
 GPUS = 4
+KINDS = "a100:4,a100:2+t4:2,a100:1,0"
+LONGEST_NAME = 7  # of a lab
 KEEP_VARIABLE = "MPSFLEET_LAB_KEEP"
 REQUIRE_VARIABLE = "MPSFLEET_REQUIRE_LAB"
 SUITE_VARIABLE = "MPSFLEET_LAB_SUITE"
@@ -65,6 +72,10 @@ class Cluster(NamedTuple):
         """Undo on a node what no reset can undo."""
         return mending.mend_node(self.lab, node)
 
+    def reboot(self, node: str) -> None:
+        """Reboot a node; it answers ssh afterwards, and its services may still be starting."""
+        rebooting.reboot_node(self.lab, node)
+
     def submit(self, command: str, *options: str, user: str = "alice") -> int:
         """Submit a shell command as a batch job with sbatch's options and return the job's number."""
         answer = self.must(self.controller, "sbatch", "--parsable", *options, f"--wrap={command}", user=user)
@@ -91,14 +102,51 @@ def cluster() -> Iterator[Cluster]:
     Skips, with the reason, where no lab can be; fails instead where MPSFLEET_REQUIRE_LAB=1. MPSFLEET_LAB_KEEP=1 leaves
     the lab up. Each worker of pytest-xdist has a lab of its own.
     """
-    lab = _lab_of_this_worker()
+    with provided(_lab_of_this_worker(), _asked(NODES, str(GPUS)), _is_enough) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kinds() -> Iterator[Cluster]:
+    """Provide a second lab whose nodes differ: n1 four GPUs, n2 two of two types, n3 one, n4 none; gres/mps."""
+    asked = _asked(len(KINDS.split(",")), KINDS)
+    with provided(_lab_beside("k"), asked, lambda record: record.wanted == asked) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shards() -> Iterator[Cluster]:
+    """Provide a lab of one node with four GPUs that Slurm shares by gres/shard."""
+    with _one_node("s", sharing="shard") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def private_tmp() -> Iterator[Cluster]:
+    """Provide a lab of one node where each job has a /tmp of its own (job_container/tmpfs)."""
+    with _one_node("p", has_private_tmp=True) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _one_node(letter: str, *, sharing: str = DEFAULT_SHARING, has_private_tmp: bool = False) -> Iterator[Cluster]:
+    suite = suite_called(_suite())
+    if (sharing == "shard" and not suite.has_shard) or (has_private_tmp and not suite.private_tmp):
+        pytest.skip(f"{suite.name}'s Slurm is too old for this")
+    asked = wanted(1, suite.name, str(GPUS), sharing, has_private_tmp=has_private_tmp)
+    with provided(_lab_beside(letter), asked, lambda record: record.wanted == asked) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def provided(lab: naming.Lab, asked: Wanted, is_enough: Callable[[Record], bool]) -> Iterator[Cluster]:
+    """Provide a lab: one that is up and enough is used and left up, else it is started, and taken down afterwards."""
     record = read_record(lab)
     is_there = record is not None and record.is_ready and all_alive(record)
-    suite = os.environ.get(SUITE_VARIABLE)
-    is_another = record is not None and suite not in (None, record.suite)  # which `up` then says
-    if record is None or not is_there or is_another or len(record.nodes) < NODES or record.gpus < GPUS:
+    is_suite = record is not None and os.environ.get(SUITE_VARIABLE) in (None, record.suite)
+    if record is None or not is_there or not is_suite or not is_enough(record):
         try:
-            record = up(lab, Wanted(NODES, suite or DEFAULT_SUITE, GPUS))
+            record = up(lab, asked)  # which says so where another one is up
         except LabUnavailableError as error:
             if os.environ.get(REQUIRE_VARIABLE) == "1":
                 pytest.fail(f"the lab is required and cannot be had: {error}")
@@ -111,15 +159,41 @@ def cluster() -> Iterator[Cluster]:
             down(lab)
 
 
+def _asked(nodes: int, gpus: str) -> Wanted:
+    return wanted(nodes, _suite(), gpus)
+
+
+def _suite() -> str:
+    return os.environ.get(SUITE_VARIABLE) or DEFAULT_SUITE
+
+
+def _is_enough(record: Record) -> bool:
+    """Whether the tests of this folder can use that lab: enough nodes, all with enough GPUs, shared by gres/mps."""
+    boards = record.wanted.boards
+    is_usual = record.wanted.sharing == DEFAULT_SHARING and not record.wanted.has_private_tmp
+    return is_usual and len(boards) >= NODES and all(len(board.kinds) >= GPUS for board in boards)
+
+
 def _lab_of_this_worker() -> naming.Lab:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     return naming.Lab(f"t{worker}") if worker else naming.current()
+
+
+def _lab_beside(letter: str) -> naming.Lab:
+    """Return the lab that lies beside this worker's, by a letter before its name."""
+    return naming.Lab(f"{letter}{_lab_of_this_worker().name}"[:LONGEST_NAME])
 
 
 @pytest.fixture(scope="session")
 def bare_fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Provide the fleet with nothing deployed on it by this session yet."""
     return Fleet(cluster, tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="session")
+def kinds_fleet(kinds: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Provide the fleet of four kinds of node with nothing deployed on it by this session yet."""
+    return Fleet(kinds, tmp_path_factory.mktemp("kinds"))
 
 
 @pytest.fixture(scope="session")

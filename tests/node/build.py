@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpsfleet.node.desired import Desired
+from mpsfleet.node.instances import of
 from mpsfleet.node.model import (
     Answers,
     Daemon,
@@ -11,6 +14,7 @@ from mpsfleet.node.model import (
     Gpu,
     Gpus,
     Name,
+    Observed,
     Parent,
     Peer,
     Process,
@@ -43,20 +47,34 @@ def daemon(pid: int = PID, directory: str = PIPE, inode: int = 78, *, deleted: b
 def gpu(number: int, *fields: str) -> Gpu:
     uuid = f"GPU-{number:08d}-0000-0000-0000-000000000000"
     rest = fields or ("00000000:3B:00.0", "NVIDIA A100", "535.261.03", "Default", "40960 MiB")
-    return Gpu(str(number), uuid, *rest)
+    return Gpu(*(str(number), uuid, *rest, "Disabled"))
 
 
-SOUND = Facts(
-    node="n1",
+def changed(**changes: Any) -> Facts:
+    """Return the facts of a sound node with some of them changed, be they the node's or its one daemon's."""
+    of_node = {name: changes.pop(name) for name in Facts._fields if name in changes}
+    return SOUND._replace(instances=(OBSERVED._replace(**changes),))._replace(**of_node)
+
+
+(INSTANCE,) = of(DESIRED, None)
+OBSERVED = Observed(
+    instance=INSTANCE,
     pipe=Directory(PIPE, "directory", 0, 0, 0o755, parents("/", "/run", "/run/nvidia-mps"), names()),
     log=Directory(LOG, "directory", 0, 0, 0o755, parents("/", "/var", "/var/log")),
-    daemons=(daemon(),),
     control=Peer("listening", PID, 0, "nvidia-cuda-mps"),
     privileged=Peer("listening", PID, 0, "nvidia-cuda-mps"),
-    said=Answers(100.0, (), "100.0\n"),
+    said=Answers(100.0, (), (), "100.0\n"),
     started_with=None,
     user=UserView(reached=True, step=f"{PIPE}/log", error=""),
+)
+SOUND = Facts(
+    node="n1",
+    daemons=(daemon(),),
+    instances=(OBSERVED,),
     gpus=Gpus((gpu(0), gpu(1)), "ok", rc=0),
+    cards=None,
+    default=None,
     deployed=True,
+    nvidia=True,
     owner_uid=0,
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mpsfleet.node.host.children import Answer
 from mpsfleet.node.model import Answers, Silence
-from mpsfleet.node.probe.mps import is_busy, understand, user_view
+from mpsfleet.node.probe.mps import is_busy, understand, user_views
 
 MARK = 'Unknown command "mpsfleet-next"\n'
 
@@ -16,7 +16,7 @@ MARK = 'Unknown command "mpsfleet-next"\n'
 def test_an_idle_daemon_has_no_servers_and_is_well() -> None:
     said = understand(Answer(0, f"100.0\n{MARK}{MARK}", ""), 2.0)
 
-    assert said == Answers(100.0, (), f"100.0\n{MARK}{MARK}")
+    assert said == Answers(100.0, (), (), f"100.0\n{MARK}{MARK}")
 
 
 def test_servers_are_listed_by_pid() -> None:
@@ -61,7 +61,18 @@ def test_no_reply_makes_it_fail(text: str) -> None:
 
 
 def test_a_users_view_names_where_it_ended() -> None:
-    view = user_view(b"/run/nvidia-mps/node|EACCES")
+    stopped, through = user_views(b"/run/nvidia-mps/0|EACCES\n/run/nvidia-mps/1/log|")
 
-    assert (view.reached, view.step, view.error) == (False, "/run/nvidia-mps/node", "EACCES")
-    assert user_view(b"/run/nvidia-mps/node/log|").reached
+    assert (stopped.reached, stopped.step, stopped.error) == (False, "/run/nvidia-mps/0", "EACCES")
+    assert through.reached
+
+
+@pytest.mark.parametrize(
+    ("said", "mib"),
+    [("", 0), ("512M", 512), ("8G", 8192), ('Unknown command "get_default_device_pinned_mem_limit"', None)],
+)
+def test_a_memory_limit_is_read_as_the_daemon_prints_it(said: str, mib: int | None) -> None:
+    answer = understand(Answer(0, f"100.0\n{MARK}{MARK}{said}\n{MARK}", ""), 2.0, 1)
+
+    assert isinstance(answer, Answers)
+    assert answer.memory_limits_mib == (mib,)

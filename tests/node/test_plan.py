@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from build import DESIRED, PID, SOUND, daemon
+from build import DESIRED, INSTANCE, OBSERVED, PID, SOUND, changed, daemon
 
 from mpsfleet.node import files, plan
-from mpsfleet.node.model import Answers
-from mpsfleet.node.plan import Installed, Kind, UnitState
+from mpsfleet.node.model import Answers, Facts
+from mpsfleet.node.plan import Installed, Kind, UnitState, Wanted
 
 TEXT = "schema = 1\n"
-WANTED = files.table(DESIRED, TEXT)
 PROGRAM = files.program_path("0.1.0", "ab" * 32)
-RUNNING = UnitState("loaded", "active", "enabled", PID, stale=False)
+WANTED = Wanted(DESIRED, files.table(DESIRED, TEXT, None), PROGRAM, (INSTANCE,))
+UNIT = INSTANCE.unit
+RUNNING = UnitState(UNIT, "loaded", "active", "enabled", PID, stale=False)
 ALL = Installed(
-    tuple((each.path, each.content) for each in WANTED), program=True, link=PROGRAM, user=True, unit=RUNNING
+    tuple((each.path, each.content) for each in WANTED.files), program=True, link=PROGRAM, user=True, units=(RUNNING,)
 )
 BARE = Installed(
-    tuple((each.path, None) for each in WANTED),
+    tuple((each, None) for each in files.every_path()),
     program=False,
     link=None,
     user=False,
-    unit=UnitState("not-found", "inactive", "", 0, stale=False),
+    units=(UnitState(UNIT, "not-found", "inactive", "", 0, stale=False),),
 )
+
+
+def deploy(installed: Installed, facts: Facts = SOUND, *, is_free: bool = False) -> tuple[plan.Action, ...]:
+    return plan.apply(WANTED, installed, facts, is_free=is_free)
 
 
 def kinds(actions: tuple[plan.Action, ...]) -> list[Kind]:
@@ -29,18 +34,18 @@ def kinds(actions: tuple[plan.Action, ...]) -> list[Kind]:
 
 
 def test_a_node_that_is_as_it_should_be_needs_nothing() -> None:
-    assert plan.apply(DESIRED, WANTED, PROGRAM, ALL, SOUND) == ()
+    assert deploy(ALL) == ()
 
 
 def test_a_bare_node_gets_everything_in_order() -> None:
-    facts = SOUND._replace(daemons=(), pipe=SOUND.pipe._replace(kind="missing"))
+    facts = changed(daemons=(), pipe=OBSERVED.pipe._replace(kind="missing"))
 
-    found = kinds(plan.apply(DESIRED, WANTED, PROGRAM, BARE, facts))
+    found = kinds(deploy(BARE, facts))
 
     assert found == [
         Kind.PROGRAM,
         Kind.LINK,
-        *[Kind.WRITE] * 4,
+        *[Kind.WRITE] * 5,
         Kind.ADD_USER,
         Kind.RELOAD,
         Kind.PREPARE,
@@ -50,24 +55,24 @@ def test_a_bare_node_gets_everything_in_order() -> None:
 
 
 def test_a_changed_unit_is_written_and_its_daemon_left_running() -> None:
-    changed = tuple((path, b"old" if path == files.UNIT_PATH else content) for path, content in ALL.contents)
+    other = tuple((path, b"old" if path == files.UNIT_PATHS[0] else content) for path, content in ALL.contents)
 
-    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL._replace(contents=changed), SOUND)
+    found = deploy(ALL._replace(contents=other))
 
     assert kinds(found) == [Kind.WRITE, Kind.RELOAD]
     assert (found[0].change.before, found[0].change.after) == ("old", files.unit(DESIRED))
 
 
 def test_a_tampered_percentage_is_set_back_without_a_restart() -> None:
-    facts = SOUND._replace(said=Answers(10.0, (), ""))
+    facts = changed(said=Answers(10.0, (), (), ""))
 
-    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL, facts)
+    found = deploy(ALL, facts)
 
     assert [str(each.change) for each in found] == ["set default thread percentage: 10 → 100"]
 
 
 def test_a_polluted_directory_is_prepared() -> None:
-    found = plan.apply(DESIRED, WANTED, PROGRAM, ALL, SOUND._replace(pipe=SOUND.pipe._replace(mode=0o777)))
+    found = deploy(ALL, changed(pipe=OBSERVED.pipe._replace(mode=0o777)))
 
     assert kinds(found) == [Kind.PREPARE]
 
@@ -75,27 +80,29 @@ def test_a_polluted_directory_is_prepared() -> None:
 def test_a_daemon_started_by_hand_is_told_and_left_alone() -> None:
     facts = SOUND._replace(daemons=(daemon(9),))
 
-    assert "control daemon 9 serves" in str(plan.foreign_daemon(RUNNING._replace(main_pid=0), facts))
-    assert Kind.START not in kinds(plan.apply(DESIRED, WANTED, PROGRAM, BARE, facts))
+    assert "control daemon 9 serves" in str(
+        plan.foreign_daemons(ALL._replace(units=(RUNNING._replace(main_pid=0),)), facts)
+    )
+    assert Kind.START not in kinds(deploy(BARE, facts))
 
 
 def test_removal_takes_away_what_apply_put_there() -> None:
-    found = plan.remove(DESIRED, WANTED, ALL, SOUND)
+    found = plan.remove(ALL, SOUND)
 
     removed = [each.path for each in found if each.kind is Kind.REMOVE]
-    assert removed == [*[each.path for each in reversed(WANTED)], files.PROGRAM_LINK]
+    assert removed == [*[each.path for each in reversed(WANTED.files)], files.PROGRAM_LINK]
     assert found[-1].kind is Kind.UNINSTALL
     assert kinds(found)[:2] == [Kind.STOP, Kind.DISABLE]
 
 
 def test_removal_from_a_bare_node_does_nothing() -> None:
-    facts = SOUND._replace(daemons=(), pipe=SOUND.pipe._replace(kind="missing"))
+    facts = changed(daemons=(), pipe=OBSERVED.pipe._replace(kind="missing"))
 
-    assert plan.remove(DESIRED, WANTED, BARE, facts) == ()
+    assert plan.remove(BARE, facts) == ()
 
 
 def test_nothing_of_ours_lets_tmp_cleaning_adopt_a_planted_directory() -> None:
-    lines = {each.path: each.content.decode() for each in WANTED}[files.TMPFILES_PATH].splitlines()
+    lines = {each.path: each.content.decode() for each in WANTED.files}[files.TMPFILES_PATH].splitlines()
 
     assert [line.split()[0] for line in lines if not line.startswith("#")] == ["x"] * 3
 

@@ -14,9 +14,10 @@ import pytest
 from mpsfleet.errors import Refused
 from mpsfleet.node.desired import Desired
 from mpsfleet.node.host import Host
+from mpsfleet.node.instances import of
 from mpsfleet.node.prepare import clear, prepare
 
-DESIRED = Desired(pipe_directory="/run/nvidia-mps/node", log_directory="/var/log/nvidia-mps")
+(INSTANCE,) = of(Desired(), None)
 
 
 @pytest.fixture
@@ -54,11 +55,11 @@ def state(tree: Path) -> list[tuple[str, int, int, str]]:
 
 
 def pipe(host: Host) -> Path:
-    return Path(host.path(DESIRED.pipe_directory))
+    return Path(host.path(INSTANCE.pipe_directory))
 
 
 def log(host: Host) -> Path:
-    return Path(host.path(DESIRED.log_directory))
+    return Path(host.path(INSTANCE.log_directory))
 
 
 def mode(path: Path) -> int:
@@ -66,7 +67,7 @@ def mode(path: Path) -> int:
 
 
 def test_on_a_fresh_node_both_directories_are_made(host: Host) -> None:
-    changes = prepare(host, DESIRED)
+    changes = prepare(host, (INSTANCE,))
 
     assert mode(pipe(host)) == mode(log(host)) == mode(pipe(host).parent) == 0o755
     assert mode(pipe(host) / "control_lock") == 0o600
@@ -75,15 +76,15 @@ def test_on_a_fresh_node_both_directories_are_made(host: Host) -> None:
 
 
 def test_twice_changes_nothing(host: Host) -> None:
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
-    assert prepare(host, DESIRED) == ()
+    assert prepare(host, (INSTANCE,)) == ()
 
 
 def test_the_umask_of_the_caller_does_not_matter(host: Host) -> None:
     before = os.umask(0o077)
     try:
-        prepare(host, DESIRED)
+        prepare(host, (INSTANCE,))
     finally:
         os.umask(before)
 
@@ -96,7 +97,7 @@ def test_a_mode_is_put_right_before_the_left_overs_go(host: Host, wrong: int) ->
     (pipe(host) / "control").write_text("")
     pipe(host).chmod(wrong)
 
-    changes = prepare(host, DESIRED)
+    changes = prepare(host, (INSTANCE,))
 
     assert [each.action for each in changes[:2]] == ["chmod", "remove"]
     assert mode(pipe(host)) == 0o755
@@ -108,7 +109,7 @@ def test_a_link_at_the_name_is_replaced_and_not_followed(host: Host, bait: Path)
     pipe(host).parent.mkdir()
     pipe(host).symlink_to(bait)
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert not pipe(host).is_symlink()
     assert mode(pipe(host)) == 0o755
@@ -119,7 +120,7 @@ def test_a_dangling_link_is_replaced(host: Host, tmp_path: Path) -> None:
     pipe(host).parent.mkdir()
     pipe(host).symlink_to(tmp_path / "later")
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert pipe(host).is_dir()
     assert not (tmp_path / "later").exists()
@@ -133,7 +134,7 @@ def test_a_link_at_a_daemons_name_is_removed_and_not_followed(host: Host, bait: 
     pipe(host).mkdir(parents=True)
     (pipe(host) / name).symlink_to(bait / "secret")
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert not (pipe(host) / name).is_symlink()
     assert state(bait) == before
@@ -145,7 +146,7 @@ def test_a_link_at_a_logs_name_is_set_aside_and_not_followed(host: Host, bait: P
     log(host).mkdir(parents=True)
     (log(host) / name).symlink_to(bait / "control.log")
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert not (log(host) / name).exists()
     assert state(bait) == before
@@ -155,7 +156,7 @@ def test_a_log_with_a_second_name_is_set_aside(host: Host, bait: Path) -> None:
     log(host).mkdir(parents=True)
     os.link(bait / "control.log", log(host) / "control.log")
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert not (log(host) / "control.log").exists()
     assert (bait / "control.log").read_text() == "precious"
@@ -165,7 +166,7 @@ def test_a_log_is_kept(host: Host) -> None:
     log(host).mkdir(parents=True)
     (log(host) / "control.log").write_text("yesterday\n")
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert (log(host) / "control.log").read_text() == "yesterday\n"
 
@@ -175,7 +176,7 @@ def test_a_huge_log_is_set_aside_and_not_deleted(host: Host) -> None:
     with (log(host) / "control.log").open("wb") as stream:
         stream.truncate(17 << 20)
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert [each.name.startswith("control.log.old-") for each in log(host).iterdir()] == [True]
 
@@ -183,7 +184,7 @@ def test_a_huge_log_is_set_aside_and_not_deleted(host: Host) -> None:
 def test_a_directory_at_a_daemons_name_is_set_aside_with_its_content(host: Host) -> None:
     (pipe(host) / "control/deep").mkdir(parents=True)
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     (aside,) = (each for each in pipe(host).iterdir() if each.is_dir())
     assert aside.name.startswith("control.foreign-")
@@ -194,10 +195,10 @@ def test_what_is_not_the_daemons_is_left_and_told(host: Host) -> None:
     pipe(host).mkdir(parents=True)
     (pipe(host) / "notes").write_text("mine")
 
-    changes = prepare(host, DESIRED)
+    changes = prepare(host, (INSTANCE,))
 
     assert (pipe(host) / "notes").read_text() == "mine"
-    assert ("leave", f"{DESIRED.pipe_directory}/notes") in {(each.action, each.what) for each in changes}
+    assert ("leave", f"{INSTANCE.pipe_directory}/notes") in {(each.action, each.what) for each in changes}
 
 
 def test_of_very_many_foreign_names_the_first_are_told_and_the_rest_counted(host: Host) -> None:
@@ -205,7 +206,7 @@ def test_of_very_many_foreign_names_the_first_are_told_and_the_rest_counted(host
     for number in range(1000):
         (pipe(host) / f"x{number:04}").touch()
 
-    changes = prepare(host, DESIRED)
+    changes = prepare(host, (INSTANCE,))
 
     left = [each for each in changes if each.action == "leave"]
     assert len(left) == 21
@@ -217,13 +218,13 @@ def test_a_parent_that_others_can_write_is_refused(host: Host, parent: str) -> N
     Path(host.root, parent).chmod(0o777)
 
     with pytest.raises(Refused, match="others can replace what lies in it"):
-        prepare(host, DESIRED)
+        prepare(host, (INSTANCE,))
 
 
 def test_a_sticky_parent_is_accepted(host: Host) -> None:
     Path(host.root, "run").chmod(0o1777)
 
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
     assert pipe(host).is_dir()
 
@@ -233,23 +234,23 @@ def test_a_link_above_is_refused_and_not_followed(host: Host, bait: Path) -> Non
     pipe(host).parent.symlink_to(bait)
 
     with pytest.raises(Refused, match="/run/nvidia-mps is a link"):
-        prepare(host, DESIRED)
+        prepare(host, (INSTANCE,))
 
     assert state(bait) == before
 
 
 def test_clearing_takes_the_directory_away(host: Host) -> None:
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
 
-    clear(host, DESIRED.pipe_directory)
+    clear(host, INSTANCE.pipe_directory)
 
     assert not pipe(host).exists()
 
 
 def test_clearing_leaves_what_is_not_the_daemons(host: Host) -> None:
-    prepare(host, DESIRED)
+    prepare(host, (INSTANCE,))
     (pipe(host) / "notes").write_text("mine")
 
-    clear(host, DESIRED.pipe_directory)
+    clear(host, INSTANCE.pipe_directory)
 
     assert [each.name for each in pipe(host).iterdir()] == ["notes"]

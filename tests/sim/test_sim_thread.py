@@ -96,7 +96,7 @@ def test_a_daemon_that_systemd_gave_up_is_absent_and_a_reset_brings_it_back(well
     "fault",
     [
         "server-fault", "server-recovered", "clients-of-two-users", "client-waiting", "job-bypasses-mps", "crash-loop",
-        "server-orphaned", "xid", "mig", "ecc", "unified-memory",
+        "server-orphaned", "xid", "mig", "compute-mode-exclusive", "driver-not-loaded", "ecc", "unified-memory",
     ],
 )  # fmt: skip
 def test_what_only_a_simulated_node_can_have_comes_about_and_is_mended(well: Rehearsal, fault: str) -> None:

@@ -48,12 +48,14 @@ def test_systemctl_says(fleet: Rehearsal, words: str, code: int, said: str) -> N
             "the control process exited with error",
         ),
         ("ExecStart=/usr/bin/false", 0, "failed", ""),
+        ("ExecStartPre=/usr/bin/untold\nExecStart=/usr/bin/sleep\nExecStartPost=/usr/bin/told", 0, "active", ""),
     ],
-    ids=["no program", "pre fails", "pre may fail", "post fails", "ends at once"],
+    ids=["no program", "pre fails", "pre may fail", "post fails", "ends at once", "post is told the main process"],
 )
 def test_a_start_ends_as_systemds(fleet: Rehearsal, service: str, code: int, active: str, said: str) -> None:
     root = fleet.root("n2")
-    for name, text in (("false", "exit 1"), ("sleep", "exec sleep 60")):
+    scripts = {"false": "exit 1", "sleep": "exec sleep 60", "untold": 'test -z "$MAINPID"', "told": "kill -0 $MAINPID"}
+    for name, text in scripts.items():
         (root / "usr/bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (root / "usr/bin" / name).chmod(0o755)
     (root / "etc/systemd/system/t.service").write_text(f"[Service]\nType=exec\n{service}\n")

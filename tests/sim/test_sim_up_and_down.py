@@ -112,10 +112,11 @@ def test_a_directory_that_is_no_fleet_is_never_removed(nothing_up: Rehearsal, tm
 def test_a_node_shows_no_process_but_its_own(nothing_up: Rehearsal) -> None:
     nothing_up.sim("up", "2")
     nothing_up.apply("n1")
-    pids = {name for name in os.listdir(nothing_up.root("n1") / "proc") if Path(f"/proc/{name}").exists()}
+    shown = set(os.listdir(nothing_up.root("n1") / "proc")) - {"driver"}
+    pids = {name for name in shown if Path(f"/proc/{name}").exists()}
     assert str(os.getpid()) not in pids
     assert all(os.readlink(f"/proc/{each}/exe").startswith(f"{nothing_up.folder()}/") for each in pids)
-    assert os.listdir(nothing_up.root("n2") / "proc") == []
+    assert os.listdir(nothing_up.root("n2") / "proc") == ["driver"]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,9 @@ def test_a_node_shows_no_process_but_its_own(nothing_up: Rehearsal) -> None:
     [
         (("up", "0"), "N is 1 to"),
         (("up", "2", "--version", "999"), "470, 535, 550"),
+        (("up", "2", "--gpus", "a100:4,0,0"), "is for 3 nodes, and there are 2"),
+        (("up", "1", "--gpus", "k80:4"), "TYPE one of a100, h100, v100, t4"),
+        (("up", "1", "--gpus", "17"), "at most 16 GPUs"),
         (("break", "n1", "gpu-lots"), "did you mean gpu-lost?"),
         (("break", "n9", "gpu-lost"), "has no node n9"),
         (("break", "ctl", "gpu-lost"), "is a fault of a GPU node"),

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from mpsfleet.slurm import cli
 from mpsfleet.slurm.commands import Caller, Scontrol
 
+ROOT = Caller(0, 0, {})
+SOUND = Path(__file__).with_name("cases") / "lint"
 FAKE = Path(__file__).with_name("fake_scontrol.py")
 
 
@@ -50,6 +53,27 @@ class FakeSlurm:
 
     def door(self, timeout_s: float = 10.0, caller: Caller | None = None) -> Scontrol:
         return Scontrol((str(self.directory),), timeout_s, caller or Caller(0, 0, {}))
+
+
+class Lint:
+    """`mpsfleet slurm lint` on a folder with the sound files of the cases."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
+        for name in ("slurm.conf", "gres.conf"):
+            (folder / name).write_text((SOUND / name).read_text(encoding="utf-8"), encoding="utf-8")
+
+    def run(self, *words: str, caller: Caller = ROOT, root: str = "") -> tuple[int, str, str]:
+        """Give exit status and both streams."""
+        status = cli.main(["lint", *words], Scontrol((), caller=caller), root)
+        captured = self.capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+
+@pytest.fixture
+def lint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Lint:
+    return Lint(tmp_path, capsys)
 
 
 @pytest.fixture

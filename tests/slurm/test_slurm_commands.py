@@ -13,6 +13,7 @@ import pytest
 from mpsfleet.errors import Refused
 from mpsfleet.slurm import child, commands
 from mpsfleet.slurm.commands import Caller, NoSuchNode, Scontrol, Unreadable
+from mpsfleet.slurm.drains import own_name
 from mpsfleet.slurm.nodes import Node, NodeTable
 
 if TYPE_CHECKING:
@@ -194,6 +195,16 @@ def test_a_slurm_conf_not_used_asks_nobody(slurm: FakeSlurm) -> None:
     answer = slurm.door(caller=sudo(SLURM_CONF="/etc/shadow")).cluster_name()
     assert isinstance(answer, Unreadable)
     assert slurm.calls() == []
+
+
+def test_the_owner_of_a_simulated_fleet_is_its_root_with_or_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nameless = 4_000_000_001
+    monkeypatch.setattr(os, "getuid", lambda: nameless)
+    monkeypatch.setattr(os, "geteuid", lambda: nameless)
+    assert own_name(Scontrol.under(str(tmp_path)).caller.acting_uid) == "root"
+    assert own_name(Scontrol.under("").caller.acting_uid) is None
 
 
 def test_a_file_that_others_can_change_is_not_roots_alone(tmp_path: Path) -> None:

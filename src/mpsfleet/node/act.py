@@ -9,37 +9,41 @@ from typing import TYPE_CHECKING, Callable
 
 from mpsfleet import __version__, program
 from mpsfleet.errors import MpsfleetError, NotInEffect, Refused
-from mpsfleet.node import config, daemon, files, plan, prepare, units
+from mpsfleet.node import config, daemon, files, instances, plan, prepare, settings, topology, units
 from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import children
 from mpsfleet.node.host import files as disk
-from mpsfleet.node.judge.limits import is_as_wanted
 from mpsfleet.node.model import Change, Unreadable
 from mpsfleet.node.plan import Kind
-from mpsfleet.node.probe import PROBE_USER, directories, probe_user, procfs
+from mpsfleet.node.probe import PROBE_USER, probe_user
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
+    from mpsfleet.node.instances import Instance
     from mpsfleet.node.plan import Action
 
 _START_S = 60.0
 _STOP_S = 30.0
 _QUICK_S = 20.0
 _COMMAND_S = 4.0
+_PROGRAM_CAP = 64 << 20  # bytes
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")  # what a package manager owns and upgrades
 
 
-def installed(host: Host, desired: Desired, text: str, program_path: str) -> plan.Installed:
-    """Read what is on the node of what mpsfleet owns."""
-    contents = tuple((each.path, _content(host, each.path)) for each in files.table(desired, text))
+def installed(host: Host, wanted: tuple[Instance, ...], program_path: str) -> plan.Installed:
+    """Read what is on the node of what mpsfleet owns. Without systemd (in an image) nothing runs, and links tell."""
+    contents = tuple((each, _content(host, each)) for each in files.every_path())
+    names = units.known(host, tuple(each.unit for each in wanted))
+    booted = units.is_booted(host)
     return plan.Installed(
         contents,
         _is_installed(host, program_path),
         disk.link_target(host.path(files.PROGRAM_LINK)),
         _has_user(host),
-        units.state(host),
+        units.states(host, names) if booted else units.linked(host, names),
+        booted,
     )
 
 
@@ -56,12 +60,21 @@ def _has_user(host: Host) -> bool:
 
 
 def source() -> tuple[bytes, str]:
-    """Return the running program's zipapp and the digest of its source. MpsfleetError when it runs from plain files."""
+    """Return the program as a zipapp and the digest of its source. MpsfleetError when it runs from bare plain files.
+
+    It is the running zipapp, else the one that a package installed by pip carries.
+    """
     archive, digest = program.source_archive(), program.source_digest()
-    if archive is None or digest is None:
-        message = "this program runs from plain files; deploy with the zipapp (mpsfleet.pyz), which installs itself"
+    if archive is not None and digest is not None:
+        return disk.read(os.path.realpath(archive), _PROGRAM_CAP), digest  # the installed name is a link of ours
+    carried = program.carried_archive()
+    if carried is None:
+        message = "this program runs from plain files; deploy with mpsfleet.pyz, which a checkout makes by `./dev pyz`"
         raise MpsfleetError(message)
-    return disk.read(os.path.realpath(archive), 64 << 20), digest  # the installed name is a link of ours
+    from hashlib import sha256
+
+    data = disk.read(os.path.realpath(carried), _PROGRAM_CAP)
+    return data, sha256(data).hexdigest()
 
 
 def interpreter() -> str:
@@ -75,7 +88,7 @@ def interpreter() -> str:
 
 def _is_installed(host: Host, path: str) -> bool:
     try:
-        copy = disk.read_or_none(host.path(path), 64 << 20)
+        copy = disk.read_or_none(host.path(path), _PROGRAM_CAP)
     except OSError:
         return False
     return copy is not None and program.is_rebuilt(copy, source()[1], interpreter())
@@ -146,65 +159,64 @@ def _reload(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]
     return (action.change,)
 
 
-def _prepare(host: Host, desired: Desired, _action: Action) -> tuple[Change, ...]:
-    return prepare.prepare(host, desired)
+def _prepare(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
+    """Prepare the directory of the action: the instance's it is of, or NVIDIA's own."""
+    cards = topology.recorded(host)
+    wanted = instances.of(desired, None if isinstance(cards, Unreadable) else cards)
+    return prepare.one(host, wanted, action.change.what)
 
 
 def _enable(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
-    units.tell(host, "enable", "--quiet", files.UNIT, limit_s=_QUICK_S)
+    units.tell(host, "enable", "--quiet", action.unit, limit_s=_QUICK_S)
     return (action.change,)
 
 
-def start(host: Host, desired: Desired) -> None:
-    """Start the unit and wait until its daemon answers. NotInEffect otherwise."""
+def start(host: Host, desired: Desired, instance: Instance) -> None:
+    """Start an instance's unit and wait until its daemon answers with its settings. NotInEffect otherwise."""
     with contextlib.suppress(NotInEffect):  # it clears the start limit; a unit never started yet has none
-        units.tell(host, "reset-failed", files.UNIT, limit_s=_QUICK_S)
-    units.tell(host, "start", files.UNIT, limit_s=_START_S)
-    problem = daemon.settle(host, desired)
+        units.tell(host, "reset-failed", instance.unit, limit_s=_QUICK_S)
+    units.tell(host, "start", instance.unit, limit_s=_START_S)
+    problem = settings.settle(host, desired, instance)
     if problem is not None:
-        raise NotInEffect(f"{problem}; see `journalctl -u {files.UNIT}` and {desired.log_directory}/control.log")
+        raise NotInEffect(f"{problem}; see `journalctl -u {instance.unit}` and {instance.log_directory}/control.log")
 
 
 def _start(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
-    start(host, desired)
+    start(host, desired, _instance(action))
     return (action.change,)
 
 
-def _require_heard(host: Host, desired: Desired) -> None:
-    """See that a command of root's reaches the daemon of the pipe directory and nobody else."""
-    pipe, fd = directories.look(host, desired.pipe_directory)
-    named = procfs.named_mps(host)
-    try:
-        if isinstance(named, Unreadable) or daemon.hears_root(host, pipe, fd, procfs.daemons(host, named)) is None:
-            raise NotInEffect(f"what listens in {pipe.path} is not its control daemon, so it is told nothing; audit it")
-    finally:
-        if fd >= 0:
-            os.close(fd)
+def _instance(action: Action) -> Instance:
+    if action.instance is None:
+        message = f"the action {action.kind.value} names no instance"
+        raise AssertionError(message)
+    return action.instance
 
 
 def _set_percentage(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
-    """Set the value and read it back: the daemon's exit status is 0 for a refusal too."""
-    _require_heard(host, desired)
-    words = f"set_default_active_thread_percentage {desired.active_thread_percentage:g}"
-    answer = daemon.command(host, desired, words, _COMMAND_S)
-    back = daemon.command(host, desired, "get_default_active_thread_percentage", _COMMAND_S)
-    try:
-        now = float(back.out.strip())
-    except ValueError:
-        now = -1.0
-    if not is_as_wanted(now, desired):
-        said = show((answer.out + answer.err).strip() or "nothing")
-        raise NotInEffect(f"the default thread percentage is still {back.out.strip()!r}; the daemon said {said}")
+    daemon.require_heard(host, _instance(action).pipe_directory)
+    settings.percentage(host, desired, _instance(action))
+    return (action.change,)
+
+
+def _set_memory(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
+    daemon.require_heard(host, _instance(action).pipe_directory)
+    settings.limits(host, desired, _instance(action))
+    return (action.change,)
+
+
+def _set_compute_mode(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
+    settings.compute_mode(host, action.gpu, action.word)
     return (action.change,)
 
 
 def _stop(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
-    units.tell(host, "stop", files.UNIT, limit_s=_STOP_S)
+    units.tell(host, "stop", action.unit, limit_s=_STOP_S)
     return (action.change,)
 
 
 def _disable(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
-    units.tell(host, "disable", "--quiet", files.UNIT, limit_s=_QUICK_S)
+    units.tell(host, "disable", "--quiet", action.unit, limit_s=_QUICK_S)
     return (action.change,)
 
 
@@ -241,6 +253,8 @@ _DO: dict[Kind, Callable[[Host, Desired, Action], tuple[Change, ...]]] = {
     Kind.ENABLE: _enable,
     Kind.START: _start,
     Kind.PERCENTAGE: _set_percentage,
+    Kind.MEMORY: _set_memory,
+    Kind.COMPUTE_MODE: _set_compute_mode,
     Kind.STOP: _stop,
     Kind.DISABLE: _disable,
     Kind.REMOVE: _remove,

@@ -39,7 +39,7 @@ def audit(host: Host, text: str | None = None) -> Report:
     """Return the judgement of the node, against node.toml or the given text of one."""
     desired, mistakes = config.load(host, text)
     if mistakes:
-        return misconfigured(short_name(), mistakes)
+        return misconfigured(short_name(host), mistakes)
     return judge(probe(host, desired), desired)
 
 

@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from mpsfleet import __version__
-from mpsfleet.node.desired import CONFIG, Desired, Mistake, parse
+from mpsfleet.node.desired import CONFIG, Desired, Mistake, Share, parse
 from mpsfleet.node.host import files, locks
 
 if TYPE_CHECKING:
@@ -57,10 +57,16 @@ def _kept(host: Host, key: list[object]) -> Desired | None:
     try:
         kept = json.loads(files.read(host.path(f"{locks.STATE}/node.json"), _CAP))
         if kept["key"] == key and len(kept["values"]) == len(Desired._fields):
-            return Desired(*kept["values"])
+            return _revived(kept["values"])
     except (OSError, ValueError, KeyError, TypeError):  # nothing is lost: the file itself is read then
         return None
     return None
+
+
+def _revived(values: list[object]) -> Desired:
+    """Return the value that JSON has made lists of."""
+    desired = Desired(*(tuple(each) if isinstance(each, list) else each for each in values))  # type: ignore[arg-type]
+    return desired._replace(shares=tuple(Share(*each)._replace(gpus=tuple(each[0])) for each in desired.shares))
 
 
 def _keep(host: Host, key: list[object], desired: Desired) -> None:

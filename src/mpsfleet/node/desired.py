@@ -9,18 +9,37 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
+from mpsfleet.node.toml_values import CHECKS, WORLD_WRITABLE
+
 CONFIG = "/etc/mpsfleet/node.toml"
+DEFAULT_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108  # where every CUDA program looks that is told no other
+PIPE_DIRECTORY = "/run/nvidia-mps/node"  # the default of a node-wide daemon
 SOCKET_PATH_LIMIT = 87  # bytes of a pipe directory: sun_path holds 107, and /control_privileged takes 19
+
+
+class Share(NamedTuple):
+    """Settings for some of the GPUs; None leaves the node's own."""
+
+    gpus: tuple[int | str, ...] = ()
+    active_thread_percentage: float | None = None
+    memory_limit_mib: int | None = None
+    client_priority: int | None = None
 
 
 class Desired(NamedTuple):
     """What a node should be. Paths are absolute and plain; seconds are seconds."""
 
     mode: str = "resident"
+    daemons: str = "node"  # "node": one for all GPUs under MPS; "gpu": one for each
     control_binary: str = "/usr/bin/nvidia-cuda-mps-control"
-    pipe_directory: str = "/run/nvidia-mps/node"
+    pipe_directory: str = PIPE_DIRECTORY
     log_directory: str = "/var/log/nvidia-mps"
     active_thread_percentage: float = 100.0
+    memory_limit_mib: int = 0  # device memory a client may pin, of each GPU; 0: no limit
+    client_priority: int = 0  # 0 normal, 1 below normal
+    shares: tuple[Share, ...] = ()
+    mps_gpus: tuple[int | str, ...] = ()  # indices, UUIDs, parts of a model's name; (): all
+    compute_mode: str = ""  # "default" | "exclusive_process"; "": left as it is
     gpus_expected: int = -1  # -1: not checked
     slurm_enabled: bool = True
     node_name: str = ""  # "": the short host name
@@ -50,9 +69,16 @@ _KEYS: dict[str, dict[str, _Key]] = {
         "control_binary": _Key("control_binary", "path"),
         "pipe_directory": _Key("pipe_directory", "path"),
         "log_directory": _Key("log_directory", "path"),
+        "daemons": _Key("daemons", "daemons"),
         "active_thread_percentage": _Key("active_thread_percentage", "percentage"),
+        "pinned_memory_limit": _Key("memory_limit_mib", "memory"),
+        "client_priority": _Key("client_priority", "priority"),
     },
-    "gpus": {"expected": _Key("gpus_expected", "count")},
+    "gpus": {
+        "mps": _Key("mps_gpus", "selectors or all"),
+        "compute_mode": _Key("compute_mode", "compute mode"),
+        "expected": _Key("gpus_expected", "count"),
+    },
     "slurm": {
         "enabled": _Key("slurm_enabled", "flag"),
         "node_name": _Key("node_name", "name"),
@@ -63,8 +89,13 @@ _KEYS: dict[str, dict[str, _Key]] = {
         "nvidia_smi_timeout_s": _Key("nvidia_smi_timeout_s", "seconds"),
     },
 }
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
-_WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # named to be refused, not used
+_SHARE: dict[str, _Key] = {
+    "gpus": _Key("gpus", "selectors"),
+    "active_thread_percentage": _KEYS["mps"]["active_thread_percentage"],
+    "pinned_memory_limit": _KEYS["mps"]["pinned_memory_limit"],
+    "client_priority": _KEYS["mps"]["client_priority"],
+}
+_LONGEST_INDEX = 5  # characters that "_" and a GPU's index add to a pipe directory
 
 
 def parse(text: str) -> tuple[Desired, tuple[Mistake, ...]]:
@@ -98,8 +129,10 @@ class _Reading:
                     self.value(values, name, key, value)
             elif name in _KEYS[""]:
                 self.value(values, "", name, content)
+            elif name == "share":
+                values["shares"] = self.shares(content)
             else:
-                known = [each for each in _KEYS if each] + list(_KEYS[""]) + ["schema"]
+                known = [each for each in _KEYS if each] + list(_KEYS[""]) + ["schema", "share"]
                 self.wrong(
                     "", name, f"unknown {'table' if isinstance(content, dict) else 'key'} {_quoted(name)}", known
                 )
@@ -119,49 +152,80 @@ class _Reading:
         if known is None:
             self.wrong(table, key, f"unknown key {_quoted(key)} in [{table}]", list(_KEYS[table]))
             return
-        good, message = _CHECKS[known.kind](value)
+        good, message = CHECKS[known.kind](value)
         if message:
             self.wrong(table, key, f"{where} {message}, not {_quoted(value)}", [])
         else:
             values[known.field] = good
 
+    def shares(self, content: Any) -> tuple[Share, ...]:  # noqa: ANN401  # TOML's own types
+        """Read the [[share]] tables; each names its GPUs and at least one setting."""
+        if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
+            self.wrong("", "share", "shares are written as [[share]] tables", [])
+            return ()
+        found = []
+        for number, table in enumerate(content, 1):
+            values: dict[str, Any] = {}
+            for key, value in table.items():
+                if key not in _SHARE:
+                    self.wrong("share", key, f"unknown key {_quoted(key)} in [[share]] {number}", list(_SHARE), number)
+                    continue
+                good, message = CHECKS[_SHARE[key].kind](value)
+                if message:
+                    self.wrong("share", key, f"[[share]] {number} {key} {message}, not {_quoted(value)}", [], number)
+                else:
+                    values[_SHARE[key].field] = good
+            if "gpus" not in table or len(table) == 1:
+                self.wrong(
+                    "share", "", f"[[share]] {number} must say gpus = [...] and at least one setting", [], number
+                )
+            found.append(Share(**values))
+        return tuple(found)
+
     def together(self, desired: Desired) -> None:
+        most = SOCKET_PATH_LIMIT - (0 if desired.daemons == "node" else _LONGEST_INDEX)
         for key in ("pipe_directory", "log_directory"):
             path = getattr(desired, key)
-            if len(path) > SOCKET_PATH_LIMIT and key == "pipe_directory":
+            if len(path) > most and key == "pipe_directory":
                 sentence = (
-                    f"[mps] pipe_directory has {len(path)} characters; the daemon's sockets allow {SOCKET_PATH_LIMIT}, "
-                    "so choose a shorter path"
+                    f"[mps] pipe_directory has {len(path)} characters; the daemon's sockets allow {most}"
+                    f"{'' if most == SOCKET_PATH_LIMIT else ' with a GPU after it'}, so choose a shorter path"
                 )
                 self.wrong("mps", key, sentence, [])
-            if path in ("/", "/run", "/var", "/etc", "/usr", "/var/log", "/root", "/home", *_WORLD_WRITABLE):
+            if path in ("/", "/run", "/var", "/etc", "/usr", "/var/log", "/root", "/home", *WORLD_WRITABLE):
                 self.wrong("mps", key, f"[mps] {key} must be a directory of its own, not {path}", [])
-        if desired.log_directory.startswith(tuple(f"{each}/" for each in _WORLD_WRITABLE)):
+        if desired.log_directory.startswith(tuple(f"{each}/" for each in WORLD_WRITABLE)):
             sentence = (
                 f"[mps] log_directory must lie below a directory only root can write, not {desired.log_directory}"
             )
             self.wrong("mps", "log_directory", sentence, [])
         if desired.pipe_directory == desired.log_directory:
             self.wrong("mps", "log_directory", "[mps] log_directory must differ from pipe_directory", [])
+        if desired.daemons == "node" and any(
+            each.active_thread_percentage is not None or each.client_priority is not None for each in desired.shares
+        ):
+            sentence = 'a [[share]] of thread percentage or priority needs a daemon for each GPU: [mps] daemons = "gpu"'
+            self.wrong("share", "", sentence, [])
 
-    def wrong(self, table: str, key: str, sentence: str, known: list[str]) -> None:
+    def wrong(self, table: str, key: str, sentence: str, known: list[str], nth: int = 1) -> None:
         if known:
             from difflib import get_close_matches  # only for a mistake
 
             near = get_close_matches(key, known, 1)
             sentence += f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-        self.mistakes.append(Mistake(self.line(table, key), sentence))
+        self.mistakes.append(Mistake(self.line(table, key, nth), sentence))
 
-    def line(self, table: str, key: str) -> int:
-        """Return the number of the line that sets `key`; 0 when it cannot be told."""
-        current = ""
+    def line(self, table: str, key: str, nth: int) -> int:
+        """Return the number of the line that sets `key` in the nth table of that name; 0 when it cannot be told."""
+        current, seen = "", 0
         for number, line in enumerate(self.lines, 1):
             bare = line.strip()
             if bare.startswith("["):
                 current = bare.strip("[]").strip()
-                if not table and current == key:
+                seen += current == table
+                if (not table and current == key) or (not key and current == table and seen == nth):
                     return number
-            elif current == table and bare.split("=")[0].strip().strip("\"'") == key:
+            elif current == table and (not table or seen == nth) and bare.split("=")[0].strip().strip("\"'") == key:
                 return number
         return 0
 
@@ -169,58 +233,3 @@ class _Reading:
 def _quoted(value: object) -> str:
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return text if len(text) <= 80 else text[:77] + "…"  # noqa: PLR2004  # a line of a terminal
-
-
-def _path(value: object) -> tuple[object, str]:
-    if not isinstance(value, str) or not value.startswith("/"):
-        return None, "must be an absolute path"
-    if not set(value) <= _PLAIN:
-        return None, "may hold only letters, digits and . _ - /"
-    parts = value.rstrip("/").split("/")[1:]
-    if "" in parts or "." in parts or ".." in parts:
-        return None, "must be a plain path without //, . or .."
-    return "/" + "/".join(parts), ""
-
-
-def _percentage(value: object) -> tuple[object, str]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 100:  # noqa: PLR2004  # per cent
-        return None, "must be a number above 0 and at most 100"
-    return float(value), ""
-
-
-def _count(value: object) -> tuple[object, str]:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1024:  # noqa: PLR2004  # more is a typo
-        return None, "must be a whole number from 0 to 1024"
-    return value, ""
-
-
-def _flag(value: object) -> tuple[object, str]:
-    return (value, "") if isinstance(value, bool) else (None, "must be true or false")
-
-
-def _name(value: object) -> tuple[object, str]:
-    plain = isinstance(value, str) and bool(value) and "/" not in value and set(value) <= _PLAIN and value[0] != "-"
-    return (value, "") if plain else (None, "must be one plain name")
-
-
-def _seconds(value: object) -> tuple[object, str]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.1 <= value <= 60:  # noqa: PLR2004  # s
-        return None, "must be a number of seconds from 0.1 to 60"
-    return float(value), ""
-
-
-def _mode(value: object) -> tuple[object, str]:
-    if value == "slurm":
-        return None, 'must be "resident" ("slurm", daemons around each job, is not built yet)'
-    return (value, "") if value == "resident" else (None, 'must be "resident"')
-
-
-_CHECKS = {
-    "path": _path,
-    "percentage": _percentage,
-    "count": _count,
-    "flag": _flag,
-    "name": _name,
-    "seconds": _seconds,
-    "mode": _mode,
-}

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mpsfleet.node.desired import CONFIG
+from mpsfleet.node import instances
+from mpsfleet.node.cards import RECORD
+from mpsfleet.node.desired import CONFIG, DEFAULT_DIRECTORY
+from mpsfleet.node.instances import NODE, NODE_UNIT
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
 
-UNIT = "nvidia-mps.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+UNIT_FOLDER = "/etc/systemd/system"
+TEMPLATE = "nvidia-mps@.service"
+UNIT_PATHS = (f"{UNIT_FOLDER}/{NODE_UNIT}", f"{UNIT_FOLDER}/{TEMPLATE}")
+WANTS = f"{UNIT_FOLDER}/multi-user.target.wants"  # where `systemctl enable` puts its links
 TMPFILES_PATH = "/etc/tmpfiles.d/mpsfleet.conf"
 SYSUSERS_PATH = "/etc/sysusers.d/mpsfleet.conf"
 PROGRAM_DIRECTORY = "/usr/lib/mpsfleet"
 PROGRAM_LINK = "/usr/sbin/mpsfleet"
+LOGROTATE_PATH = "/etc/logrotate.d/mpsfleet"
 KILL_SWITCH = "/etc/mpsfleet/off"
 MADE_BY = "# Written by mpsfleet (`mpsfleet node apply`); changes here are put back at the next deploy.\n"
 
 _UNIT = """\
 {made_by}[Unit]
-Description=NVIDIA MPS control daemon for the GPUs of this node
+Description=NVIDIA MPS control daemon for {what}
 Documentation=man:nvidia-cuda-mps-control(1)
 After=nvidia-persistenced.service nvidia-fabricmanager.service
 Before=slurmd.service
@@ -30,9 +36,9 @@ StartLimitBurst=5
 [Service]
 Type=exec
 # "+": outside the sandbox below, which protects the daemon's parents from the daemon
-ExecStartPre=+{program} node prepare
-ExecStart={program} node run-daemon
-ExecStartPost=-+{program} node settle
+ExecStartPre=+{program} node prepare {name}
+ExecStart={program} node run-daemon {name}
+ExecStartPost=-+{program} node settle {name}
 Restart=on-failure
 RestartSec=2
 # With the default, the death of the control daemon would kill the server and every job's client with it.
@@ -48,6 +54,20 @@ WantedBy=multi-user.target
 """
 
 
+_LOGROTATE = """\
+{made_by}{logs} {{
+    # the daemon keeps its log open, so the file stays and is emptied
+    copytruncate
+    weekly
+    maxsize 64M
+    rotate 8
+    compress
+    missingok
+    notifempty
+}}
+"""
+
+
 class Owned(NamedTuple):
     """One file of ours: its whole content and its mode."""
 
@@ -56,30 +76,55 @@ class Owned(NamedTuple):
     mode: int
 
 
-def table(desired: Desired, config_text: str) -> tuple[Owned, ...]:
-    """Return the files of a node with a node-wide resident daemon, in the order in which they are written."""
-    return (
+def table(desired: Desired, config_text: str, record: str | None) -> tuple[Owned, ...]:
+    """Return the files of a node, in the order in which they are written.
+
+    `record` is the content of the record of GPUs; None leaves that file as it is.
+    """
+    files = [
         Owned(SYSUSERS_PATH, _sysusers().encode(), 0o644),
         Owned(CONFIG, config_text.encode(), 0o644),
         Owned(TMPFILES_PATH, _tmpfiles(desired).encode(), 0o644),
-        Owned(UNIT_PATH, unit(desired).encode(), 0o644),
-    )
+        Owned(LOGROTATE_PATH, _logrotate(desired).encode(), 0o644),
+        Owned(unit_path(desired), unit(desired).encode(), 0o644),
+    ]
+    if record is not None:
+        files.insert(2, Owned(RECORD, record.encode(), 0o644))
+    return tuple(files)
+
+
+def every_path() -> tuple[str, ...]:
+    """Return the paths of all files that any configuration puts on a node."""
+    return (SYSUSERS_PATH, CONFIG, RECORD, TMPFILES_PATH, LOGROTATE_PATH, *UNIT_PATHS)
+
+
+def unit_path(desired: Desired) -> str:
+    """Return the path of the unit file that the configuration asks for."""
+    return UNIT_PATHS[0 if desired.daemons == NODE else 1]
 
 
 def unit(desired: Desired) -> str:
-    """Return the text of nvidia-mps.service."""
+    """Return the text of nvidia-mps.service, or of the template nvidia-mps@.service."""
+    name = NODE if desired.daemons == NODE else "%i"
     return _UNIT.format(
         made_by=MADE_BY,
+        what="the GPUs of this node" if name == NODE else "GPU %i",
         program=PROGRAM_LINK,
-        pipe=desired.pipe_directory,
-        log=desired.log_directory,
+        name=name,
+        pipe=instances.pipe_directory(desired, name),
+        log=instances.log_directory(desired, name),
     )
 
 
 def _tmpfiles(desired: Desired) -> str:
     """Keep tmp cleaning away. `x` lines alone: a `d` line would adopt a directory that a user planted."""
-    names = ["/tmp/nvidia-mps*", desired.pipe_directory, desired.log_directory]  # noqa: S108  # NVIDIA's default names
+    names = [f"{DEFAULT_DIRECTORY}*", instances.pipe_directory(desired, "*"), desired.log_directory]
     return MADE_BY + "".join(f"x {name}\n" for name in dict.fromkeys(names))
+
+
+def _logrotate(desired: Desired) -> str:
+    folder = instances.log_directory(desired, "*")
+    return _LOGROTATE.format(made_by=MADE_BY, logs=f"{folder}/control.log {folder}/server.log")
 
 
 def _sysusers() -> str:

@@ -5,10 +5,14 @@ NamedTuples throughout: these classes are loaded on the healthy path, where star
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mpsfleet.codes import BY_NAME, SEVERITIES
 from mpsfleet.show import show
+
+if TYPE_CHECKING:
+    from mpsfleet.node.cards import Card
+    from mpsfleet.node.instances import Instance
 
 SCHEMA = 1
 
@@ -94,6 +98,7 @@ class Answers(NamedTuple):
 
     percentage: float | None
     servers: tuple[int, ...]
+    memory_limits_mib: tuple[int | None, ...]  # of its GPUs in its own order, 0 for none; None where it knows no limits
     raw: str
 
 
@@ -125,6 +130,7 @@ class Gpu(NamedTuple):
     driver: str
     compute_mode: str
     memory_total: str
+    mig: str  # "Enabled", "Disabled", "[N/A]"
 
 
 class Gpus(NamedTuple):
@@ -145,25 +151,40 @@ def serving(pipe: Directory, daemons: tuple[Daemon, ...] | Unreadable) -> Daemon
     return next((each for each in daemons if each.lock == (lock.device, lock.inode)), None)
 
 
-class Facts(NamedTuple):
-    """Everything that was read of a node, at one moment."""
+class Observed(NamedTuple):
+    """What was read of one instance: its directories, its sockets, its daemon's answers."""
 
-    node: str
+    instance: Instance
     pipe: Directory
     log: Directory
-    daemons: tuple[Daemon, ...] | Unreadable
     control: Peer
     privileged: Peer
     said: Answers | Silence
     started_with: float | Unreadable | None  # thread percentage in the daemon's environment; None where it has none
     user: UserView | Unreadable
+    gpus: tuple[str, ...] | Unreadable | None = None  # UUIDs the daemon was started with; None where not looked at
+
+
+class Facts(NamedTuple):
+    """Everything that was read of a node, at one moment."""
+
+    node: str
+    daemons: tuple[Daemon, ...] | Unreadable
+    instances: tuple[Observed, ...]
     gpus: Gpus
+    cards: tuple[Card, ...] | Unreadable | None  # the record of GPUs that the deploy left; None where there is none
+    default: Directory | None  # NVIDIA's own pipe directory, where it is no instance's
     deployed: bool  # our unit is installed
+    nvidia: bool  # the driver is loaded, or a device of NVIDIA's is on the bus
     owner_uid: int  # root's, or who plays root on a simulated node
 
-    def serving(self) -> Daemon | None:
-        """Return the daemon of this pipe directory: root's, and holder of the control_lock that lies in it now."""
-        return serving(self.pipe, self.daemons)
+    def serving(self, at: Observed) -> Daemon | None:
+        """Return the daemon of an instance: root's, and holder of the control_lock that lies in its directory now."""
+        return serving(at.pipe, self.daemons)
+
+    def directories(self) -> tuple[str, ...]:
+        """Return the pipe directories that control daemons should serve."""
+        return tuple(each.instance.pipe_directory for each in self.instances)
 
 
 class Finding(NamedTuple):
@@ -237,7 +258,8 @@ class Outcome(NamedTuple):
     node: str
     dry_run: bool
     changes: tuple[Change, ...] = ()
-    refused: str | None = None
+    refused: str | None = None  # what was not done, since it could harm a job; the rest is in `changes`
     failed: str | None = None
     messages: tuple[str, ...] = ()
     report: Report | None = None
+    skipped: str | None = None  # why there is nothing to do on this node

@@ -15,15 +15,16 @@ import stat
 from typing import TYPE_CHECKING
 
 from mpsfleet.errors import MpsfleetError, Refused
+from mpsfleet.node.desired import DEFAULT_DIRECTORY
 from mpsfleet.node.host import files, locks
 from mpsfleet.node.judge.directories import MODE, SYSTEM_GIDS
 from mpsfleet.node.model import Change, Unreadable
-from mpsfleet.node.probe import procfs
+from mpsfleet.node.probe import mps, procfs
 from mpsfleet.node.probe.directories import kind, look
 
 if TYPE_CHECKING:
-    from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
+    from mpsfleet.node.instances import Instance
 
 _DAEMON_FILES = ("control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid")
 _PRECREATED = ("control_lock", "nvidia-cuda-mps-control.pid")  # else the daemon makes them for everybody to lock
@@ -35,21 +36,67 @@ OWN_PARENT = "/run/nvidia-mps"  # made by mpsfleet alone, so its mode is put rig
 _LOCK_WAIT_S = 20.0
 
 
-def prepare(host: Host, desired: Desired) -> tuple[Change, ...]:
-    """Bring both directories into the state a start needs and return what was done.
+def prepare(host: Host, wanted: tuple[Instance, ...]) -> tuple[Change, ...]:
+    """Bring the directories of the instances into the state a start needs and return what was done.
+
+    NVIDIA's default directory is taken too where it is no instance's: every CUDA program that is told no other looks
+    there first, so whoever owned it would stop them all.
 
     Refused when a directory above cannot be trusted; MpsfleetError when somebody keeps taking the name away.
     """
     with locks.held(host, "prepare", _LOCK_WAIT_S):
-        changes = _take(host, desired.pipe_directory, _clean_pipe)
-        return changes + _take(host, desired.log_directory, _clean_log)
+        changes: tuple[Change, ...] = ()
+        for each in wanted:
+            changes += _take(host, each.pipe_directory, _clean_pipe) + _take(host, each.log_directory, _clean_log)
+        if DEFAULT_DIRECTORY not in {each.pipe_directory for each in wanted}:
+            changes += _guard(host)
+        return changes
 
 
-def check(host: Host, desired: Desired) -> None:
+def one(host: Host, wanted: tuple[Instance, ...], path: str) -> tuple[Change, ...]:
+    """Bring one directory into that state: a pipe or log directory of the instances, or NVIDIA's own."""
+    with locks.held(host, "prepare", _LOCK_WAIT_S):
+        if any(each.log_directory == path for each in wanted):
+            return _take(host, path, _clean_log)
+        if any(each.pipe_directory == path for each in wanted):
+            return _take(host, path, _clean_pipe)
+        return _guard(host)
+
+
+def _guard(host: Host) -> tuple[Change, ...]:
+    """Own NVIDIA's default directory, and leave it empty; a daemon that serves it is somebody's and is left alone."""
+    pipe, fd = look(host, DEFAULT_DIRECTORY)
+    if fd >= 0:
+        try:
+            if is_in_use(host, fd):
+                detail = f"a control daemon of user {pipe.uid} serves it"
+                return () if pipe.uid == host.owner_uid else (Change(DEFAULT_DIRECTORY, "leave", detail),)
+        finally:
+            os.close(fd)
+    return _take(host, DEFAULT_DIRECTORY, _clean_default)
+
+
+def is_in_use(host: Host, directory_fd: int) -> bool:
+    """Tell whether somebody listens on the sockets of a pipe directory, or root's daemon holds its lock."""
+    peers = (mps.peer(host, directory_fd, name).outcome for name in ("control", "control_privileged"))
+    return any(each in ("listening", "busy") for each in peers) or bool(users_of(host, directory_fd))
+
+
+def _clean_default(_host: Host, path: str, fd: int) -> tuple[Change, ...]:
+    changes = []
+    for name in _DAEMON_FILES:
+        now = files.look(fd, name)
+        if now is not None and not stat.S_ISDIR(now.st_mode):
+            files.unlink(fd, name)
+            changes.append(Change(f"{path}/{name}", "remove", f"left-over {kind(now.st_mode)} of user {now.st_uid}"))
+    return (*changes, *_foreign(path, fd))
+
+
+def check(host: Host, instance: Instance) -> None:
     """Refuse now what `prepare` would refuse later, before anything is ended. Changes nothing but missing parents."""
-    for path in (desired.pipe_directory, desired.log_directory):
+    for path in (instance.pipe_directory, instance.log_directory):
         os.close(_walk(host, os.path.dirname(path)))
-    pipe, fd = look(host, desired.pipe_directory)
+    pipe, fd = look(host, instance.pipe_directory)
     if fd >= 0:
         os.close(fd)
     for each in pipe.parents:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 from mpsfleet.errors import CRITICAL, OK, REFUSED, VERDICT_EXIT, MpsfleetError, NotInEffect, Refused, UsageError
-from mpsfleet.node import act, config, daemon, files, free, plan, prepare
+from mpsfleet.node import act, config, daemon, deploy, instances, plan, prepare, settings, topology
 from mpsfleet.node.audit import read_config, require_root, write_line
-from mpsfleet.node.desired import CONFIG
-from mpsfleet.node.host import Host, locks
-from mpsfleet.node.host import files as disk
-from mpsfleet.node.judge import judge
-from mpsfleet.node.model import Outcome
+from mpsfleet.node.host import Host
+from mpsfleet.node.model import Outcome, Unreadable
 from mpsfleet.node.probe import probe, short_name
 from mpsfleet.node.render import json as render_json
 from mpsfleet.node.render import text as render_text
 from mpsfleet.node.reset import Options, reset
 
 if TYPE_CHECKING:
+    from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
-
-_LOCK_WAIT_S = 10.0
+    from mpsfleet.node.instances import Instance
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,13 +33,13 @@ def main(verb: str, argv: list[str], root: str = "") -> int:
     host = Host.at(root)
     require_root(host, f"node {verb}")
     if verb in ("run-daemon", "settle"):
-        return _of_the_unit(verb, host)
+        return _of_the_unit(verb, host, words.instance)
     try:
         outcome = _outcome(verb, host, words)
     except Refused as error:
-        outcome = Outcome(verb, short_name(), words.dry_run, refused=str(error))
+        outcome = Outcome(verb, short_name(host), words.dry_run, refused=str(error))
     except NotInEffect as error:
-        outcome = Outcome(verb, short_name(), words.dry_run, failed=str(error))
+        outcome = Outcome(verb, short_name(host), words.dry_run, failed=str(error))
     write_line(render_json.outcome(outcome) if words.json else render_text.outcome(outcome))
     return exit_code(outcome)
 
@@ -60,11 +58,17 @@ def _parser(verb: str) -> _Parser:
     if verb not in ("run-daemon", "settle"):
         parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
         parser.add_argument("--json", action="store_true", help="one line of JSON")
+    if verb in ("prepare", "run-daemon", "settle"):
+        which = "?" if verb == "prepare" else None
+        parser.add_argument("instance", nargs=which, default="", help="`node`, or a GPU's index (all of them)")
     if verb == "apply":
         parser.add_argument("--config", metavar="-", help="read the new node.toml from standard input")
     if verb in ("reset", "remove"):
         parser.add_argument("--any-drain", action="store_true", help="accept a drain that somebody else set")
     if verb == "reset":
+        parser.add_argument(
+            "--gpu", type=int, action="append", default=[], metavar="N", help="only the daemon of this GPU; repeatable"
+        )
         parser.add_argument(
             "--others", action="store_true", help="also end root's control daemons on other directories"
         )
@@ -72,9 +76,9 @@ def _parser(verb: str) -> _Parser:
 
 
 _HELP = {
-    "apply": "Deploy or repair what node.toml asks for. Restarts no daemon.",
+    "apply": "Deploy or repair what node.toml asks for. Ends a daemon only where the node is free.",
     "remove": "Take away all that apply put there. Logs stay.",
-    "reset": "Stop the daemon, clean its directories, start it and verify. The node must be drained by us and idle.",
+    "reset": "Stop, clean, start and verify the daemons. The node must be drained by us and idle.",
     "prepare": "Make the pipe and log directories safe for a start (the unit calls this).",
     "run-daemon": "Become the control daemon (the unit calls this).",
     "settle": "Wait until the started daemon answers (the unit calls this).",
@@ -83,17 +87,18 @@ _HELP = {
 
 def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     text = read_config(words.config) if verb == "apply" and words.config else None
-    if verb == "remove" and _nothing_installed(host):
-        return Outcome(verb, short_name(), words.dry_run)
+    if verb == "remove" and deploy.is_bare(host):
+        return deploy.nothing(verb, host, dry_run=words.dry_run)
     desired = desired_or_error(host, text)
     if verb == "reset":
-        return reset(host, desired, Options(any_drain=words.any_drain, others=words.others, dry_run=words.dry_run))
+        names = tuple(dict.fromkeys(str(each) for each in words.gpu))
+        return reset(host, desired, Options(words.any_drain, words.others, words.dry_run, names))
     if verb == "prepare":  # the unit's start needs it, so the kill switch does not stop it
-        return _prepare(host, desired, dry_run=words.dry_run)
+        return _prepare(host, desired, words.instance, dry_run=words.dry_run)
     act.refuse_when_off(host)
     if verb == "apply":
-        return _apply(host, desired, text, dry_run=words.dry_run)
-    return _remove(host, desired, dry_run=words.dry_run, any_drain=words.any_drain)
+        return deploy.apply(host, desired, text, dry_run=words.dry_run)
+    return deploy.remove(host, desired, dry_run=words.dry_run, any_drain=words.any_drain)
 
 
 def desired_or_error(host: Host, text: str | None = None) -> Desired:
@@ -104,65 +109,36 @@ def desired_or_error(host: Host, text: str | None = None) -> Desired:
     return desired
 
 
-def _prepare(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
+def _prepare(host: Host, desired: Desired, name: str, *, dry_run: bool) -> Outcome:
+    wanted = instances.of(desired, _cards(host)) if not name else (_instance(host, desired, name),)
     if not dry_run:
-        return Outcome("prepare", short_name(), dry_run, prepare.prepare(host, desired))
+        return Outcome("prepare", short_name(host), dry_run, prepare.prepare(host, wanted))
     facts = probe(host, desired)
     return Outcome("prepare", facts.node, dry_run, plan.preparations(facts))
 
 
-def _apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> Outcome:
-    if text is None:
-        text = disk.read(host.path(CONFIG)).decode()
-    if not disk.executable(host.path(desired.control_binary)):
-        message = (
-            f"NVIDIA's control program {desired.control_binary} is not installed; install its package (Debian: "
-            "nvidia-cuda-mps; Ubuntu: nvidia-compute-utils-VERSION; RHEL and SLES: nvidia-driver-cuda) and deploy again"
-        )
-        raise Refused(message)
-    program = act.program_path()
-    with locks.held(host, "node", _LOCK_WAIT_S):
-        facts = probe(host, desired)
-        installed = act.installed(host, desired, text, program)
-        actions = plan.apply(desired, files.table(desired, text), program, installed, facts)
-        told = (plan.foreign_daemon(installed.unit, facts), plan.moved_daemon(installed.unit, desired, facts))
-        messages = tuple(each for each in told if each)
-        if dry_run:
-            changes = tuple(each.change for each in actions)
-            return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages)
-        changes = act.run(host, desired, actions)
-        after = judge(probe(host, desired) if actions else facts, desired)
-        return Outcome("apply", facts.node, dry_run=False, changes=changes, messages=messages, report=after)
+def _instance(host: Host, desired: Desired, name: str) -> Instance:
+    """Return the instance that a unit names; MpsfleetError where the configuration has none of that name."""
+    found = instances.by_name(instances.of(desired, _cards(host)), name)
+    if found is None:
+        raise MpsfleetError(f"the configuration of this node has no control daemon called {name}; deploy it again")
+    return found
 
 
-def _nothing_installed(host: Host) -> bool:
-    """Tell a node that was never deployed to, or is removed already."""
-    paths = (CONFIG, files.PROGRAM_LINK, files.UNIT_PATH)
-    return not any(disk.exists(host.path(each)) for each in paths)
+def _cards(host: Host) -> tuple[Card, ...] | None:
+    found = topology.recorded(host)
+    if isinstance(found, Unreadable):
+        raise MpsfleetError(found.reason)
+    return found
 
 
-def _remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> Outcome:
-    program = disk.link_target(host.path(files.PROGRAM_LINK)) or files.PROGRAM_LINK
-    text = disk.read(host.path(CONFIG)).decode()
-    with locks.held(host, "node", _LOCK_WAIT_S):
-        facts = probe(host, desired)
-        installed = act.installed(host, desired, text, program)
-        actions = plan.remove(desired, files.table(desired, text), installed, facts)
-        if any(each.kind is plan.Kind.STOP for each in actions):
-            why = free.why_not(host, desired, any_drain=any_drain)
-            if why is not None:
-                raise Refused(why)
-        if dry_run:
-            return Outcome("remove", facts.node, dry_run=True, changes=tuple(each.change for each in actions))
-        return Outcome("remove", facts.node, dry_run=False, changes=act.run(host, desired, actions))
-
-
-def _of_the_unit(verb: str, host: Host) -> int:
+def _of_the_unit(verb: str, host: Host, name: str) -> int:
     """Run what the unit calls around its daemon."""
     desired = desired_or_error(host)
+    instance = _instance(host, desired, name)
     if verb == "run-daemon":
-        daemon.become(host, desired)
-    problem = daemon.settle(host, desired)
+        daemon.become(host, desired, instance)
+    problem = settings.settle(host, desired, instance, main_pid=os.environ.get("MAINPID", ""))
     if problem is not None:
         raise NotInEffect(problem)
     return OK

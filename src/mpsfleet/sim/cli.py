@@ -58,7 +58,12 @@ def _parser() -> _Parser:
     verb = verbs.add_parser("up", help="start a fleet of N nodes")
     verb.add_argument("nodes", type=int, metavar="N")
     verb.add_argument("--version", default="535", help="the driver that is simulated: 470, 535 (default) or 550")
-    verb.add_argument("--gpus", type=int, default=4, help="GPUs of each node (4)")
+    verb.add_argument(
+        "--gpus",
+        default="4",
+        metavar="SPEC",
+        help="GPUs: a number for every node (4), or an entry per node, such as a100:4,a100:2+t4:2,a100:1,0",
+    )
     verb.add_argument("--dir", help="a directory that is not there yet, with a short path (a fresh one in /tmp)")
     verb.add_argument("--terse", action="store_true", help="without the hints what to do with it")
     verb.set_defaults(carry_out=_up)
@@ -102,19 +107,19 @@ def _running() -> Fleet:
 
 def _up(words: argparse.Namespace) -> int:
     from mpsfleet.sim import fleet, inventory
+    from mpsfleet.sim.gpu import board
     from mpsfleet.slurm.hostlist import compact
 
     if not 1 <= words.nodes <= _MOST:
         raise UsageError(f"mpsfleet sim up: N is 1 to {_MOST}, not {words.nodes}")
     if words.version not in fleet.VERSIONS:
         raise UsageError(f"mpsfleet sim up: --version is one of {', '.join(fleet.VERSIONS)}, not {words.version}")
-    if not 1 <= words.gpus <= 16:  # noqa: PLR2004  # as many as nodes have
-        raise UsageError(f"mpsfleet sim up: --gpus is 1 to 16, not {words.gpus}")
+    boards = board.boards(words.gpus, words.nodes)
     start = time.monotonic()
-    made = fleet.up(memory(os.environ), fleet.Wanted(words.nodes, words.gpus, words.version, words.dir))
+    made = fleet.up(memory(os.environ), fleet.Wanted(boards, words.version, words.dir))
     sys.stdout.write(
         f"{compact(made.nodes)} and ctl are up in {made.folder} after {time.monotonic() - start:.2f} s: "
-        f"{made.gpus} simulated GPUs each, driver {made.version}.\n"
+        f"simulated GPUs {board.said(made.boards)}, driver {made.version}.\n"
     )
     if not words.terse:
         sys.stdout.write(_HINTS.format(inventory=inventory.path(made.folder)))
@@ -162,7 +167,7 @@ def _inventory(words: argparse.Namespace) -> int:
 
     made = _running()
     path = inventory.path(made.folder)
-    sys.stdout.write(f"{path}\n" if words.path else inventory.text(made.folder, made.nodes, made.gpus))
+    sys.stdout.write(f"{path}\n" if words.path else inventory.text(made))
     return 0
 
 

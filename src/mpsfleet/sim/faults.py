@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.errors import MpsfleetError, UsageError
 from mpsfleet.sim import faults_daemon, faults_directory, faults_node, faults_server
+from mpsfleet.sim import gpu as gpu_state
 from mpsfleet.sim.place import CONTROLLER
 from mpsfleet.sim.target import Target, configured_pipe_directory
 
@@ -65,6 +66,10 @@ FAULTS = (
     Fault("crash-loop", "every server that the daemon starts ends at once", faults_server.crash_loop),
     Fault("xid", "the kernel log holds a fatal Xid of one GPU", faults_node.xid),
     Fault("mig", "one GPU is in MIG mode", faults_node.mig),
+    Fault("compute-mode-exclusive", "one GPU takes one process only: Exclusive_Process", faults_node.take_exclusively),
+    Fault(
+        "driver-not-loaded", "the NVIDIA driver is not loaded: nvidia-smi cannot reach it", faults_node.unload_driver
+    ),
     Fault("ecc", "one GPU has uncorrectable memory errors", faults_node.ecc),
     Fault("unified-memory", "one GPU shares the host's memory: nvidia-smi says [N/A]", faults_node.unified_memory),
 )
@@ -94,7 +99,8 @@ def break_node(fleet: Fleet, node: str, name: str, gpu: int = 0) -> str:
     if fault.is_on_controller is not (node == CONTROLLER):
         where = "the controller, ctl" if fault.is_on_controller else "a GPU node"
         raise UsageError(f"{name} is a fault of {where}, not of {node}")
-    if not 0 <= gpu < fleet.gpus:
-        raise UsageError(f"{node} has no GPU {gpu}: it has {fleet.gpus}")
+    count = gpu_state.count(place.root)
+    if not fault.is_on_controller and not 0 <= gpu < count:
+        raise UsageError(f"{node} has no GPU {gpu}: it has {count}")
     directory = "" if fault.is_on_controller else configured_pipe_directory(place)
     return f"{node}: {name}: {fault.bring_about(Target(place, directory, gpu, name))}"

@@ -54,6 +54,19 @@ def mig(target: Target) -> str:
     return _noted(target, f"GPU {target.gpu} is in MIG mode")
 
 
+def take_exclusively(target: Target) -> str:
+    """Let one GPU take a single process, as the compute mode Exclusive_Process does; `mend` sets back what it was."""
+    before = gpu.set_compute_mode(target.place.root, target.gpu, "Exclusive_Process")
+    mending.note(target.place, mending.Undo(target.fault, "compute-mode", f"{target.gpu} {before}"))
+    return f"GPU {target.gpu} is in compute mode Exclusive_Process"
+
+
+def unload_driver(target: Target) -> str:
+    """Let the driver not be loaded, as after an upgrade of the kernel without its module."""
+    gpu.set_tool(target.place.root, "no-driver")
+    return _noted(target, "nvidia-smi cannot reach the driver")
+
+
 def ecc(target: Target) -> str:
     """Give one GPU uncorrectable memory errors."""
     gpu.set_ecc_errors(target.place.root, target.gpu, ECC_ERRORS)

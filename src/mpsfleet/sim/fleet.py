@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpsfleet.errors import MpsfleetError, Refused
 from mpsfleet.sim import interpreter, inventory, processes
+from mpsfleet.sim.gpu.board import Board, boards, said
 from mpsfleet.sim.place import CONTROLLER, MARK, Place, read_json, write_json
 from mpsfleet.sim.slurm import cluster
 
@@ -40,8 +41,7 @@ _SLURM_TOOLS = ("squeue", "sbatch", "srun", "scancel")
 class Wanted(NamedTuple):
     """What a fleet is to be."""
 
-    nodes: int
-    gpus: int = 4
+    boards: tuple[Board, ...]  # of n1, n2 and so on
     version: str = "535"
     folder: str | None = None  # None: a fresh one in the directory for temporary files
 
@@ -51,7 +51,7 @@ class Fleet(NamedTuple):
 
     folder: str
     nodes: tuple[str, ...]
-    gpus: int
+    boards: tuple[Board, ...]
     version: str
 
     def place(self, name: str) -> Place:
@@ -67,7 +67,8 @@ def running(memory: Memory) -> Fleet:
     known = _mark(folder) if folder else {}
     if not folder or known.get("state") != "up":
         raise MpsfleetError("no simulated fleet is up; `mpsfleet sim up 4` starts one")
-    return Fleet(folder, tuple(known["nodes"]), known["gpus"], known["version"])
+    names = tuple(known["nodes"])
+    return Fleet(folder, names, boards(known["gpus"], len(names)), known["version"])
 
 
 def _mark(folder: str) -> dict[str, Any]:
@@ -116,21 +117,22 @@ def _make(folder: str, wanted: Wanted) -> Fleet:
     # Root's fleet is passed by the ordinary users as whom the product looks; nobody can list it.
     os.mkdir(folder, 0o700)
     write_json(f"{folder}/{_TAG}", {})
-    names = tuple(f"n{number}" for number in range(1, wanted.nodes + 1))
-    known = {"state": "starting", "nodes": names, "gpus": wanted.gpus, "version": wanted.version}
+    names = tuple(f"n{number}" for number in range(1, len(wanted.boards) + 1))
+    known = {"state": "starting", "nodes": names, "gpus": said(wanted.boards), "version": wanted.version}
     write_json(f"{folder}/{MARK}", known)
     interpreter.install(folder)
-    for name in (*names, CONTROLLER):
-        _make_node(Place(f"{folder}/{name}"), wanted)
-    cluster.create(Place(f"{folder}/{CONTROLLER}"), names, wanted.gpus)
-    inventory.write(folder, names, wanted.gpus)
+    made = Fleet(folder, names, wanted.boards, wanted.version)
+    for name, board in zip((CONTROLLER, *names), (Board(()), *wanted.boards)):
+        _make_node(Place(f"{folder}/{name}"), board, wanted.version)
+    cluster.create(Place(f"{folder}/{CONTROLLER}"), dict(zip(names, wanted.boards)))
+    inventory.write(made)
     if os.geteuid() == 0:
         os.chmod(folder, 0o711)  # noqa: S103  # see above
     write_json(f"{folder}/{MARK}", {**known, "state": "up", "since": time.time()})
-    return Fleet(folder, names, wanted.gpus, wanted.version)
+    return made
 
 
-def _make_node(place: Place, wanted: Wanted) -> None:
+def _make_node(place: Place, board: Board, version: str) -> None:
     for each in _DIRECTORIES:
         os.makedirs(f"{place.root}/{each}", 0o755, exist_ok=True)
     for each in _OPEN:
@@ -144,18 +146,19 @@ def _make_node(place: Place, wanted: Wanted) -> None:
     if place.name != CONTROLLER:
         _tool(place, "systemctl", "mpsfleet.sim.systemd.systemctl")
         _tool(place, "systemd-sysusers", "mpsfleet.sim.systemd.sysusers")
-        _install_mps(place, wanted)
+    if board.kinds:
+        _install_mps(place, board, version)
 
 
 def _tool(place: Place, name: str, module: str, *words: str) -> None:
     interpreter.write_program(place.fleet, place.path(f"/usr/bin/{name}"), module, place.root, *words)
 
 
-def _install_mps(place: Place, wanted: Wanted) -> None:
+def _install_mps(place: Place, board: Board, version: str) -> None:
     from mpsfleet.sim import gpu, mps
 
-    mps.install_tools(place.root, wanted.version)
-    gpu.install_tools(place.root, wanted.version, wanted.gpus)
+    mps.install_tools(place.root, version)
+    gpu.install_tools(place.root, version, board)
 
 
 def _write(place: Place, path: str, text: str) -> None:

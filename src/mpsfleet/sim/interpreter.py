@@ -41,7 +41,13 @@ def install(fleet: str) -> None:
     """Copy the running interpreter into the fleet. MpsfleetError where the copy does not start."""
     os.mkdir(f"{fleet}/bin", 0o755)
     source = os.path.realpath(getattr(sys, "_base_executable", sys.executable) or sys.executable)
-    shutil.copyfile(source, path(fleet))
+    try:
+        shutil.copyfile(source, path(fleet))
+    except OSError as error:
+        raise MpsfleetError(
+            f"{source} cannot be copied into {fleet} ({error.strerror or error}); use another Python, for example "
+            "/usr/bin/python3"
+        ) from None
     os.chmod(path(fleet), 0o755)  # noqa: S103  # a program
     for name in NAMES[1:]:
         os.link(path(fleet), path(fleet, name))

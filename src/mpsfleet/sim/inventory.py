@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from mpsfleet.sim.place import CONTROLLER
+
+if TYPE_CHECKING:
+    from mpsfleet.sim.fleet import Fleet
 
 FILE = "inventory.ini"
 
@@ -14,9 +18,13 @@ def path(folder: str) -> str:
     return f"{folder}/{FILE}"
 
 
-def text(folder: str, nodes: tuple[str, ...], gpus: int) -> str:
+def text(fleet: Fleet) -> str:
     """Return the inventory; the roles and playbooks are the same as for real nodes."""
-    hosts = "".join(f"{name} mps_root={folder}/{name}\n" for name in nodes)
+    folder = fleet.folder
+    hosts = "".join(
+        f"{name} mps_root={folder}/{name} mps_gpus_expected={len(board.kinds)}\n"
+        for name, board in zip(fleet.nodes, fleet.boards)
+    )
     return f"""\
 # A simulated fleet (`mpsfleet sim up`): everything runs on this machine, under {folder}, as whoever runs Ansible.
 [gpu_nodes]
@@ -29,11 +37,10 @@ ansible_connection=local
 ansible_become=false
 ansible_python_interpreter={sys.executable}
 mps_slurm_cluster=sim
-mps_gpus_expected={gpus}
 """
 
 
-def write(folder: str, nodes: tuple[str, ...], gpus: int) -> None:
+def write(fleet: Fleet) -> None:
     """Write the inventory into the fleet's directory."""
-    with open(path(folder), "w", encoding="utf-8") as stream:
-        stream.write(text(folder, nodes, gpus))
+    with open(path(fleet.folder), "w", encoding="utf-8") as stream:
+        stream.write(text(fleet))

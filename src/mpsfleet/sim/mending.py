@@ -22,7 +22,7 @@ class Undo(NamedTuple):
     """One thing to undo.
 
     `kind`: "end" a process, set a "mode" back, "gpus" are well, "slurmctld" answers,
-    "servers" are well, a "job" is cancelled; "none" where a reset undoes it.
+    a GPU's "compute-mode" is set back, "servers" are well, a "job" is cancelled; "none" where a reset undoes it.
     """
 
     fault: str
@@ -72,6 +72,10 @@ def _undo(place: Place, undo: Undo) -> str:
     if undo.kind == "gpus":
         gpu.heal(place.root)
         return "all simulated GPUs are well again"
+    if undo.kind == "compute-mode":
+        index, _, mode = undo.subject.partition(" ")
+        gpu.set_compute_mode(place.root, int(index), mode)
+        return f"set the compute mode of GPU {index} back to {mode}"
     if undo.kind == "servers":
         mps.set_servers(place.root, "well")
         return "servers start well again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpsfleet.sim import mending, processes
+from mpsfleet.sim.gpu import board
 from mpsfleet.sim.slurm import cluster, show
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def lines(fleet: Fleet) -> list[str]:
     """Return one line for the fleet, one for each node and one for the controller."""
     state = cluster.read(fleet.place("ctl"))
-    said = [f"{fleet.folder}: {len(fleet.nodes)} nodes, {fleet.gpus} GPUs each, driver {fleet.version}"]
+    said = [f"{fleet.folder}: {len(fleet.nodes)} nodes, GPUs {board.said(fleet.boards)}, driver {fleet.version}"]
     for name in fleet.nodes:
         place = fleet.place(name)
         kinds = [each.kind for each in processes.registered(place)]

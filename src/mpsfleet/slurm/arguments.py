@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import os
 import re
 from typing import NoReturn
 
 from mpsfleet import codes
 from mpsfleet.errors import UsageError
 from mpsfleet.show import show
+from mpsfleet.slurm.lint.judge_cluster import DEFAULT_PIPE_DIRECTORY
+from mpsfleet.slurm.lint.wanted import WAYS
 from mpsfleet.slurm.reasons import MOST_GPU
 
-VERBS = ("nodes", "drain", "undrain", "verdict")
+VERBS = ("nodes", "drain", "undrain", "verdict", "lint")
 _LONGEST_WAIT_S = 30 * 86400.0
 
 
@@ -70,7 +73,19 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     verdict.add_argument("--reports", required=True, metavar="FILE|-", help="the reports as JSON; - is standard input")
     verdict.add_argument("--trigger-drain", action="store_true", help="drain the nodes that must be drained")
     _writes(verdict)
-    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict}
+
+    lint = _verb(verbs, "lint", "Check slurm.conf and gres.conf against each other, and against a node's GPUs.")
+    lint.add_argument("--slurm-conf", metavar="FILE", type=_path, help="default: the first in a usual place")
+    lint.add_argument("--gres-conf", metavar="FILE", type=_path, help="default: beside slurm.conf, where there is one")
+    lint.add_argument("--node", metavar="NAME", help="only this node, by its name in Slurm; default: all")
+    lint.add_argument("--gpus-json", metavar="FILE|-", help="that node's /etc/mpsfleet/gpus.json; - is standard input")
+    lint.add_argument(
+        "--pipe-directory", metavar="PATH", default=DEFAULT_PIPE_DIRECTORY, help="of the daemons; default: %(default)s"
+    )
+    lint.add_argument("--multi-user", action="store_true", help="the daemons serve several users at once")
+    lint.add_argument("--want", choices=WAYS, help="show the lines of slurm.conf that share GPUs in this way")
+    lint.add_argument("--shares", type=_shares, metavar="N", help="with --want: of each GPU; default: mps 100, shard 4")
+    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict, "lint": lint}
 
 
 def _verb(verbs: argparse._SubParsersAction[_Parser], name: str, what: str) -> _Parser:
@@ -94,6 +109,18 @@ def _code(text: str) -> str:
 def _gpu(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,3}", text):
         raise argparse.ArgumentTypeError(f"{show(text, 60)} is not an index from 0 to {MOST_GPU}")
+    return int(text)
+
+
+def _path(text: str) -> str:
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError("an empty name is no file")
+    return os.path.abspath(text)
+
+
+def _shares(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"{show(text, 60)} is not a number from 1 to 999999")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""`mpsfleet slurm nodes|drain|undrain|verdict`: words to values, values to text or JSON, and the exit status.
+"""`mpsfleet slurm nodes|drain|undrain|verdict|lint`: words to values, values to text or JSON, and the exit status.
 
 Exit status: 0 ok, 1 warning, 2 critical or not in effect, 3 unknown (could not ask), 64 wrong usage, 75 refused.
 Anything said about a failure is one sentence on standard error; with --json the object stands on standard output too.
@@ -18,8 +18,9 @@ from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.show import show
 from mpsfleet.slurm import lines, reasons, reports, steps, trigger, verdict
 from mpsfleet.slurm.arguments import parse
-from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable
+from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
 from mpsfleet.slurm.drains import own_name
+from mpsfleet.slurm.lint.command import lint
 from mpsfleet.slurm.render import node_json, node_line, outcome_json, outcome_line
 from mpsfleet.slurm.steps import REAL_CLOCK, NotAsked, Outcome, Terms
 
@@ -39,6 +40,8 @@ def main(argv: list[str], door: Scontrol | None = None, root: str = "") -> int:
     _make_printable()
     try:
         words = parse(argv[1:] if argv[:1] == ["slurm"] else argv)
+        if words.verb == "lint":  # reads files, and asks nobody
+            return lint(words, this_caller() if door is None else door.caller, root)
         return _VERBS[words.verb](words, replace(Scontrol.under(root) if door is None else door, tell=_teller()))
     except MpsfleetError as error:
         return _say(error)

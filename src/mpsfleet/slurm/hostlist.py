@@ -1,11 +1,12 @@
-"""Many host names as one short text: `n[1-3,7]`, the form that Slurm and ClusterShell users read.
+"""Many host names as one short text: `n[1-3,7]`, the form that Slurm and ClusterShell users read; and back.
 
-Only for reading by a person. Names differ in their last number; leading zeros are kept, so that the text names exactly
-the hosts that went in (`n[08-11]` is n08, n09, n10 and n11).
+`compact` is for reading by a person. Names differ in their last number; leading zeros are kept, so that the text names
+exactly the hosts that went in (`n[08-11]` is n08, n09, n10 and n11).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,53 @@ if TYPE_CHECKING:
 
 _PARTS = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 _LONGEST_NUMBER = 18  # digits; a longer one is part of a name and not something to count with
+_LIST_ENTRY = re.compile(r"((?:[^,\[\]]|\[[^\[\]]*\])+)(?:,|$)")
+_NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+MOST_NAMES = 65536  # of one list; Slurm's own limit (MAX_RANGE in src/common/hostlist.c)
 _Key = tuple[str, str, int]  # text before the number, text after it, width where padded (else 0)
+
+
+class HostlistError(ValueError):
+    """A text that is no list of names; the message names the part."""
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Give the names of a list as Slurm writes it, in its order: `n[1-3,7]`, `rack[0-1]n[08-11]`, `a,b`.
+
+    Also for device files (`/dev/nvidia[0-3]`). An empty text names nothing. Raises HostlistError, also for more than
+    MOST_NAMES names.
+    """
+    names: list[str] = []
+    rest, position = text.strip().rstrip(","), 0
+    while position < len(rest):
+        entry = _LIST_ENTRY.match(rest, position)
+        if entry is None:
+            raise HostlistError(f"{rest[position : position + 60]!r} is not a list of names")
+        names += _names(entry.group(1), MOST_NAMES - len(names))
+        position = entry.end()
+    return tuple(names)
+
+
+def _names(entry: str, most: int) -> list[str]:
+    choices: list[list[str]] = []
+    count = 1
+    for part in re.split(r"(\[[^\]]*\])", entry):
+        choices.append(_numbers(part[1:-1]) if part.startswith("[") else [part])
+        count *= len(choices[-1])
+        if count > most:
+            raise HostlistError(f"{entry[:60]!r} names more than {MOST_NAMES} hosts")
+    return ["".join(each) for each in itertools.product(*choices)]
+
+
+def _numbers(text: str) -> list[str]:
+    numbers: list[str] = []
+    for part in text.split(","):
+        match = _NUMBERS.fullmatch(part)
+        low, high = (match.group(1), match.group(2) or match.group(1)) if match else ("1", "0")
+        if int(low) > int(high) or int(high) - int(low) >= MOST_NAMES:
+            raise HostlistError(f"[{text[:60]}] is not a list of numbers")
+        numbers += [str(each).zfill(len(low)) for each in range(int(low), int(high) + 1)]
+    return numbers
 
 
 def compact(hosts: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The daemon ends a server by SIGINT, which a shell's background job ignores and hands on to all it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[RESULTS] = Results()
     config.pluginmanager.register(Recorder(config.stash[RESULTS]), "contract-recorder")
 

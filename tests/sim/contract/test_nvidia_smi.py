@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mpsfleet.errors import MpsfleetError
 from mpsfleet.node.host.children import Answer
 from mpsfleet.node.probe.gpu import understand
 from mpsfleet.sim import gpu, mps
+from mpsfleet.sim.gpu.board import boards
 from mpsfleet.sim.place import Place
 from mpsfleet.sim.processes import registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total"  # those that the audit asks for
+# those that the audit asks for
+FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total,mig.mode.current"
 
 
 @pytest.fixture
@@ -28,10 +31,17 @@ def root(folder: Path) -> Iterator[str]:
     for each in ("proc", "sim/pids", "usr/bin"):
         (node / each).mkdir(parents=True)
     mps.install_tools(str(node), "535")
-    gpu.install_tools(str(node), "535", 2)
+    gpu.install_tools(str(node), "535", boards("2", 1)[0])
     yield str(node)
     for process in registered(Place(str(node))):
         mps.end(str(node), process.pid)
+
+
+@pytest.fixture
+def mixed(root: str) -> str:
+    """Give a node with two A100 and two T4, whose minor numbers are not in nvidia-smi's order."""
+    gpu.install_tools(root, "535", boards("a100:2+t4:2", 1)[0])
+    return root
 
 
 def smi(root: str, *words: str) -> tuple[int, str]:
@@ -130,6 +140,43 @@ def test_a_program_beside_mps_is_shown_on_its_gpu(root: str) -> None:
     assert smi(root, "--query-compute-apps=pid", "--format=csv,noheader") == (0, "")
 
 
-def test_the_compute_mode_is_set(root: str) -> None:
-    assert smi(root, "-i", "1", "-c", "EXCLUSIVE_PROCESS")[0] == 0
-    assert rows(root, "compute_mode") == [["Default"], ["Exclusive_Process"]]
+@pytest.mark.parametrize("word", ["EXCLUSIVE_PROCESS", "3"])
+def test_the_compute_mode_is_set_and_outlasts_a_repair(root: str, word: str) -> None:
+    bus, uuid = rows(root, "pci.bus_id,uuid")[1]
+    said = f"Set compute mode to EXCLUSIVE_PROCESS for GPU {bus}.\nAll done.\n"
+    assert smi(root, "-i", uuid, "-c", word) == (0, said)
+    gpu.heal(root)
+    assert rows(root, "compute_mode,index") == [["Default", "0"], ["Exclusive_Process", "1"]]
+
+
+def test_fields_are_answered_in_any_order(mixed: str) -> None:
+    assert rows(mixed, "mig.mode.current,name,memory.total,index") == [
+        ["Disabled", "NVIDIA A100-SXM4-40GB", "40960", "0"],
+        ["Disabled", "NVIDIA A100-SXM4-40GB", "40960", "1"],
+        ["[N/A]", "Tesla T4", "15360", "2"],
+        ["[N/A]", "Tesla T4", "15360", "3"],
+    ]
+
+
+def test_the_drivers_own_files_name_each_gpu_its_minor_and_bus(mixed: str) -> None:
+    texts = [path.read_text() for path in sorted(Path(f"{mixed}/proc/driver/nvidia/gpus").glob("*/information"))]
+    values = [dict(line.split(":", 1) for line in text.splitlines()) for text in texts]
+    buses = [row[0][4:].lower() for row in rows(mixed, "pci.bus_id")]
+    assert [each["GPU UUID"].strip() for each in values] == [row[0] for row in rows(mixed, "uuid")]
+    assert [each["Bus Location"].strip() for each in values] == buses
+    assert [each["Device Minor"].strip() for each in values] == ["2", "3", "0", "1"]
+
+
+def test_the_drivers_own_files_show_neither_a_missing_gpu_nor_a_driver_that_is_not_loaded(mixed: str) -> None:
+    driver = Path(f"{mixed}/proc/driver/nvidia")
+    gpu.set_state(mixed, 1, "missing")
+    assert sorted(path.name for path in (driver / "gpus").iterdir()) == ["0000:07:00.0", "0000:48:00.0", "0000:4c:00.0"]
+    gpu.set_tool(mixed, "no-driver")
+    assert not driver.exists()
+    gpu.heal(mixed)
+    assert len(list((driver / "gpus").iterdir())) == 4
+
+
+def test_a_model_without_mig_cannot_be_put_into_it(mixed: str) -> None:
+    with pytest.raises(MpsfleetError, match=r"GPU 2 of .* is a Tesla T4, which knows no MIG mode"):
+        gpu.set_mig(mixed, 2)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired, Mistake
     from mpsfleet.node.model import Facts
 
-_MISSING = ("daemon-absent", "directory-missing", "mps-package-missing")
+_MISSING = ("daemon-absent", "directory-missing", "mps-package-missing", "gpus-unrecorded")
 _Judge = Callable[["Facts", "Desired"], "tuple[Finding, ...]"]
 _JUDGES: tuple[tuple[str, _Judge], ...] = (
     ("daemons", daemons.judge),
@@ -25,7 +25,9 @@ _JUDGES: tuple[tuple[str, _Judge], ...] = (
 
 
 def judge(facts: Facts, desired: Desired) -> Report:
-    """Return the judgement of a node."""
+    """Return the judgement of a node. One without a GPU, on which nothing is deployed, is well."""
+    if not facts.deployed and lacks_gpus(facts, desired):
+        return report(facts.node, ())
     findings: list[Finding] = []
     for name, each in _JUDGES:
         try:
@@ -36,6 +38,12 @@ def judge(facts: Facts, desired: Desired) -> Report:
     if not facts.deployed:
         findings = [_undeployed(each) for each in findings]
     return report(facts.node, tuple(findings))
+
+
+def lacks_gpus(facts: Facts, desired: Desired) -> bool:
+    """Tell a node that has no GPU of NVIDIA's and is not meant to have one."""
+    shown = facts.gpus.outcome == "none-found" or (facts.gpus.outcome == "missing" and not facts.nvidia)
+    return shown and desired.gpus_expected <= 0
 
 
 def _undeployed(each: Finding) -> Finding:

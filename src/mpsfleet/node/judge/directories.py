@@ -19,8 +19,31 @@ SYSTEM_GIDS = 1000  # a group below may write a parent (Ubuntu's /var/log belong
 
 
 def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:  # noqa: ARG001  # one signature for all judges
-    """Return the findings about both directories."""
-    return (*_judge("pipe", facts.pipe, facts.owner_uid), *_judge("log", facts.log, facts.owner_uid))
+    """Return the findings about the directories of every instance; a parent they share is told once."""
+    found = [
+        each
+        for at in facts.instances
+        for each in (*_judge("pipe", at.pipe, facts.owner_uid), *_judge("log", at.log, facts.owner_uid))
+    ]
+    return (*dict.fromkeys(found), *_default(facts))
+
+
+def _default(facts: Facts) -> tuple[Finding, ...]:
+    """NVIDIA's own directory, where it is no instance's: whoever owns it stops every CUDA program of the others."""
+    directory = facts.default
+    if directory is None or directory.kind == "missing":
+        return ()
+    if directory.kind == "unreadable":
+        return (finding("probe-failed", directory.path, f"{directory.path} cannot be looked at: {directory.reason}"),)
+    if directory.kind == "directory" and directory.uid == facts.owner_uid and not directory.mode & _OTHERS_WRITE:
+        return ()
+    what = "a directory" if directory.kind == "directory" else "a link" if directory.kind == "link" else directory.kind
+    whose = f" of user {directory.uid}" if directory.kind == "directory" else ""
+    message = (
+        f"{directory.path}, where every CUDA program looks that is told no other directory, is {what}{whose} "
+        f"that others can change, so its owner can stop other users' programs"
+    )
+    return (finding("default-directory-squatted", directory.path, message, uid=directory.uid),)
 
 
 def _judge(role: str, directory: Directory, owner: int) -> tuple[Finding, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpsfleet.node.model import Finding, Gpu, Gpus, finding
+from mpsfleet.node.cards import unmatched
+from mpsfleet.node.instances import needs_record
+from mpsfleet.node.model import Finding, Gpu, Gpus, Unreadable, finding
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 _LOST = "gpu is lost"
 _RESET = "gpu requires reset"
 _ERRORS = ("unknown error", "err!")
-_INFOROM_EXIT = 14
+_MIG_ON = "enabled"
 _SUBJECT = "GPUs"
 
 
@@ -23,7 +25,7 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
     gpus = facts.gpus
     if gpus.outcome == "ok":
         rows = tuple(found for each in gpus.gpus if (found := _row(each)) is not None)
-        return (*rows, *_count(len(gpus.gpus), desired))
+        return (*rows, *_count(len(gpus.gpus), desired), *_record(facts, desired))
     if gpus.outcome == "none-found":
         if desired.gpus_expected == 0:
             return ()
@@ -51,6 +53,40 @@ def _count(found: int, desired: Desired) -> tuple[Finding, ...]:
         return ()
     message = f"nvidia-smi shows {found} of {desired.gpus_expected} GPUs"
     return (finding("gpu-missing", _SUBJECT, message, found=found, expected=desired.gpus_expected),)
+
+
+def _record(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
+    """Compare the GPUs with those that the deploy recorded, by which the daemons are started."""
+    cards = facts.cards
+    if isinstance(cards, Unreadable):
+        return (finding("gpus-unrecorded", _SUBJECT, cards.reason),)
+    if cards is None:
+        if not needs_record(desired):
+            return ()
+        message = "which daemons this node should run depends on its GPUs, and no deploy has recorded them"
+        return (finding("gpus-unrecorded", _SUBJECT, message),)
+    rows = {each.uuid: each for each in facts.gpus.gpus}
+    found = []
+    for each in cards:
+        row = rows.get(each.uuid)
+        if row is None:
+            message = f"GPU {each.index} is not the one that was there at the deploy (or is gone)"
+            found.append(finding("gpu-changed", f"gpu{each.index}", message, uuid=each.uuid))
+        elif each.instance and row.mig.lower() == _MIG_ON:
+            message = f"GPU {each.index} is in MIG mode, which is not served: its jobs cannot reach MPS"
+            found.append(finding("gpu-mig", f"gpu{each.index}", message, uuid=each.uuid))
+        elif each.instance and desired.compute_mode and not is_mode(row, desired.compute_mode):
+            message = f"GPU {each.index} has compute mode {show(row.compute_mode, 30)}, not the configured one"
+            found.append(finding("compute-mode-differs", f"gpu{each.index}", message, configured=desired.compute_mode))
+    for selector in unmatched(cards, desired.mps_gpus):
+        message = f"[gpus] mps names {show(str(selector), 60)}, and this node has no such GPU"
+        found.append(finding("gpu-unmatched", _SUBJECT, message))
+    return tuple(found)
+
+
+def is_mode(gpu: Gpu, wanted: str) -> bool:
+    """Tell whether a GPU's compute mode, as nvidia-smi prints it ("Exclusive_Process"), is the configured one."""
+    return gpu.compute_mode.lower() == wanted
 
 
 def _unanswered(gpus: Gpus) -> Finding:

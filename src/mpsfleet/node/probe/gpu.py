@@ -5,6 +5,7 @@ Sources: nvidia-smi's manual page for the exit statuses; the tokens in brackets 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from mpsfleet.node.host import children
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command
 
-_FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total"
+_FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total,mig.mode.current"
 _PLACES = ("/usr/bin/nvidia-smi", "/usr/local/bin/nvidia-smi", "/opt/bin/nvidia-smi")
 _EXIT = {
     2: "bad argument",
@@ -28,16 +29,15 @@ _EXIT = {
 }
 
 
-def question(host: Host, limit_s: float, present: tuple[str, ...]) -> Command:
-    """Return the query; `present` are the paths of nvidia-smi that exist (the first known one is asked anyway)."""
-    tool = next((each for each in _PLACES if each in present), _PLACES[0])
-    argv = (host.path(tool), f"--query-gpu={_FIELDS}", "--format=csv,noheader")
-    return children.Command(argv, limit_s)
+def tool(host: Host) -> str:
+    """Return the nvidia-smi of the node, as a path of this machine; the usual place where there is none."""
+    paths = tuple(host.path(each) for each in _PLACES)
+    return next((each for each in paths if os.path.exists(each)), paths[0])
 
 
-def places() -> tuple[str, ...]:
-    """Return where nvidia-smi is looked for."""
-    return _PLACES
+def question(host: Host, limit_s: float) -> Command:
+    """Return the query for all GPUs."""
+    return children.Command((tool(host), f"--query-gpu={_FIELDS}", "--format=csv,noheader"), limit_s)
 
 
 def understand(answer: Answer, limit_s: float) -> Gpus:

@@ -20,12 +20,12 @@ from mpsfleet.node.model import Answers, Peer, Silence, UserView
 from mpsfleet.node.probe import procfs
 
 if TYPE_CHECKING:
-    from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command
 
 _MARK = "mpsfleet-next"
-_QUESTION = f"get_default_active_thread_percentage\n{_MARK}\nget_server_list\n{_MARK}\n".encode()
+_LIMIT = "get_default_device_pinned_mem_limit"
+_MIB = {"M": 1, "G": 1024}
 _BUSY = "Cannot send command to MPS control daemon process"
 _NOBODY = "Cannot find MPS control daemon process"
 _CREDENTIALS = struct.Struct("3i")
@@ -64,9 +64,18 @@ def _unconnected(error: OSError) -> Peer:
     return Peer("failed", reason=error.strerror or str(error))
 
 
-def question(binary: str, directory_fd: int, limit_s: float, delay_s: float = 0.0) -> Command:
-    """Return the command that asks the daemon of the pinned directory everything the audit needs."""
-    return command(binary, directory_fd, _QUESTION, limit_s, delay_s)
+def question(binary: str, directory_fd: int, limit_s: float, devices: int = 0, delay_s: float = 0.0) -> Command:
+    """Return the command that asks the daemon of the pinned directory everything the audit needs.
+
+    `devices` is the number of GPUs, in the daemon's own order, whose memory limit is asked too.
+    """
+    asked = [
+        "get_default_active_thread_percentage",
+        "get_server_list",
+        *(f"{_LIMIT} {each}" for each in range(devices)),
+    ]
+    words = "".join(f"{each}\n{_MARK}\n" for each in asked)
+    return command(binary, directory_fd, words.encode(), limit_s, delay_s)
 
 
 def command(binary: str, directory_fd: int, stdin: bytes, limit_s: float, delay_s: float = 0.0) -> Command:
@@ -89,7 +98,7 @@ def is_unheard(answer: Answer) -> bool:
     return is_busy(answer) or (answer.rc in (0, 1) and not answer.out.strip() and not answer.err.strip())
 
 
-def understand(answer: Answer, limit_s: float) -> Answers | Silence:
+def understand(answer: Answer, limit_s: float, devices: int = 0) -> Answers | Silence:
     """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar."""
     if answer.missing:
         return Silence("no-binary", "the control program cannot be executed")
@@ -103,25 +112,41 @@ def understand(answer: Answer, limit_s: float) -> Answers | Silence:
     if is_unheard(answer):
         return Silence("busy", f"it served other connections for {limit_s:g} s")
     parts = answer.out.split(f'Unknown command "{_MARK}"\n')
-    expected = 3
-    if len(parts) != expected:
+    if len(parts) != devices + 3:  # what follows the last mark is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
         percentage = float(parts[0].strip())
         servers = tuple(int(line) for line in parts[1].split())
+        limits = tuple(memory_mib(each) for each in parts[2:-1])
     except ValueError:
         return Silence("garbled", f"it answered {said.strip()!r}")
-    return Answers(percentage, servers, answer.out)
+    return Answers(percentage, servers, limits, answer.out)
 
 
-def as_user(host: Host, desired: Desired, drop: Callable[[], None]) -> bytes:
-    """In a forked child: walk to the pipe directory as an ordinary user and connect, as a CUDA program would.
+def memory_mib(said: str) -> int | None:
+    """Read a memory limit as MiB: "" is none (0), a driver without limits (470) is None. ValueError for anything else.
 
-    Returns b"step|errno name"; the errno is empty when the user reached the daemon. It sends no command: `start_server`
-    for one's own uid would be accepted and block the next user.
+    From 1G on the daemon prints whole G, cut down; below that it prints M.
+    """
+    text = said.strip()
+    if not text:
+        return 0
+    if text.startswith("Unknown command"):
+        return None
+    return int(text[:-1]) * _MIB[text[-1]] if text[-1] in _MIB else int(text)
+
+
+def as_user(host: Host, directories: tuple[str, ...], drop: Callable[[], None]) -> bytes:
+    """In a forked child: walk to each pipe directory as an ordinary user and connect, as a CUDA program would.
+
+    Returns a line b"step|errno name" for each; the errno is empty where the user reached the daemon. It sends no
+    command: `start_server` for one's own uid would be accepted and block the next user.
     """
     drop()
-    path = host.path(desired.pipe_directory)
+    return "\n".join(_reach(host.path(each)) for each in directories).encode()
+
+
+def _reach(path: str) -> str:
     step = path
     try:
         walked = ""
@@ -137,12 +162,12 @@ def as_user(host: Host, desired: Desired, drop: Callable[[], None]) -> bytes:
         os.close(os.open(step, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
         if error.errno == errno.EAGAIN:  # the queue is full: reached, and busy
-            return f"{step}|".encode()
-        return f"{step}|{errno.errorcode.get(error.errno or 0, '?')}".encode()
-    return f"{step}|".encode()
+            return f"{step}|"
+        return f"{step}|{errno.errorcode.get(error.errno or 0, '?')}"
+    return f"{step}|"
 
 
-def user_view(raw: bytes) -> UserView:
+def user_views(raw: bytes) -> tuple[UserView, ...]:
     """Read what `as_user` returned."""
-    step, _, error = raw.decode("utf-8", "replace").partition("|")
-    return UserView(not error, step, error)
+    lines = raw.decode("utf-8", "replace").split("\n")
+    return tuple(UserView(not error, step, error) for step, _, error in (line.partition("|") for line in lines))

@@ -40,6 +40,7 @@ def outcome(value: Outcome) -> str:
         "changes": [each._asdict() for each in value.changes],
         "refused": value.refused,
         "failed": value.failed,
+        "skipped": value.skipped,
         "messages": list(value.messages),
         "report": None if value.report is None else report_object(value.report),
     }

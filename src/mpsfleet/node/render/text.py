@@ -29,9 +29,12 @@ def outcome(value: Outcome) -> str:
         lines.append(f"{done}{change(each)}")
     lines += [show(each, 400) for each in value.messages]
     if value.refused:
-        lines.append(f"refused, nothing was changed: {show(value.refused, 400)}")
+        what = "refused" if value.changes else "refused, nothing was changed"
+        lines.append(f"{what}: {show(value.refused, 400)}")
     elif value.failed:
         lines.append(f"failed: {show(value.failed, 400)}")
+    elif value.skipped:
+        lines.append(show(value.skipped, 400))
     elif not value.changes:
         lines.append(f"nothing to {value.verb}: the node is as it should be")
     if value.report is not None:

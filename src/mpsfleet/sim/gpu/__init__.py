@@ -6,8 +6,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.sim.gpu.state import (
         add_xid,
+        count,
         heal,
         install_tools,
+        set_compute_mode,
         set_ecc_errors,
         set_mig,
         set_state,
@@ -27,8 +29,10 @@ else:
 
 __all__ = (
     "add_xid",
+    "count",
     "heal",
     "install_tools",
+    "set_compute_mode",
     "set_ecc_errors",
     "set_mig",
     "set_state",

@@ -40,7 +40,17 @@ _NO_DRIVER_TEXT = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
     "Make sure that the latest NVIDIA driver is installed and running.\n\n"
 )
-_NO_GPU = {"index": 0, "uuid": "", "bus_id": "", "name": "", "memory_mib": 0, "compute_mode": "", "state": "ok"}
+_NO_GPU = {
+    "index": 0,
+    "uuid": "",
+    "bus_id": "",
+    "name": "",
+    "memory_mib": 0,
+    "compute_mode": "",
+    "compute_capability": "",
+    "mig": "",
+    "state": "ok",
+}
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -123,7 +133,7 @@ def _selected(gpus: list[Gpu], wanted: str) -> list[Gpu]:
 def _fields(gpu: Gpu, state: dict[str, Any], count: int) -> dict[str, str]:
     """Return every field that can be asked of one GPU."""
     memory = str(gpu["memory_mib"]) if gpu["memory_mib"] is not None else _NOT_AVAILABLE
-    mig = "Enabled" if gpu.get("mig") else "Disabled"
+    mig = gpu["mig"]
     errors = str(gpu.get("ecc_uncorrected", 0))
     known = {
         "index": str(gpu["index"]),
@@ -137,7 +147,7 @@ def _fields(gpu: Gpu, state: dict[str, Any], count: int) -> dict[str, str]:
         "memory.total": memory,
         "memory.used": "0" if gpu["memory_mib"] is not None else _NOT_AVAILABLE,
         "memory.free": memory,
-        "utilization.gpu": _NOT_AVAILABLE if gpu.get("mig") else "0",
+        "utilization.gpu": _NOT_AVAILABLE if mig == "Enabled" else "0",
         "temperature.gpu": "30",
         "power.draw": "52.00",
         "fan.speed": _NOT_AVAILABLE,
@@ -149,7 +159,7 @@ def _fields(gpu: Gpu, state: dict[str, Any], count: int) -> dict[str, str]:
         "ecc.errors.uncorrected.volatile.total": errors,
         "ecc.errors.uncorrected.aggregate.total": errors,
         "pstate": "P0",
-        "compute_cap": "8.0",
+        "compute_cap": gpu["compute_capability"],
     }
     kept, token = {
         "lost": (_KEPT_WHEN_LOST, _LOST),
@@ -242,7 +252,7 @@ def _set_compute_mode(root: str, gpus: list[Gpu], state: dict[str, Any], word: s
 
 def _listed(gpu: Gpu) -> str:
     line = f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})\n"
-    if gpu.get("mig"):
+    if gpu["mig"] == "Enabled":
         for device in (0, 1):
             line += f"  MIG 3g.20gb     Device  {device}: (UUID: MIG-{gpu['uuid'][4:-1]}{device})\n"
     return line

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from mpsfleet.errors import MpsfleetError
 from mpsfleet.sim import interpreter
+from mpsfleet.sim.gpu import driver_files
+from mpsfleet.sim.gpu.board import KINDS, Board, fresh
 from mpsfleet.sim.place import Place, locked, read_json, write_json
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 _FILE = "gpus.json"
 _KERNEL_LOG = "kmsg"
-_NAMESPACE = uuid.UUID("8f0b6b1e-6d0a-4c53-9d6a-0d9f3f1b7a10")  # the lab's: n1 has the same UUIDs in both
-_BUSES = (0x07, 0x0B, 0x48, 0x4C, 0x88, 0x8B, 0xC8, 0xCB)  # as on an eight-GPU A100 board; further ones count on
 _DRIVERS = {"470": "470.256.02", "535": "535.261.03", "550": "550.163.01"}
 _XIDS = {
     13: "Graphics Exception: ESR 0x404490=0x80000001",
@@ -33,34 +32,13 @@ _XIDS = {
 _KERNEL_ERROR = 3  # <3>: facility kernel, level error
 
 
-def install_tools(root: str, version: str, gpus: int) -> None:
+def install_tools(root: str, version: str, board: Board) -> None:
     """Put nvidia-smi of a driver version, and GPUs that are all well, into a node."""
     place = Place(root)
-    write_json(place.state(_FILE), fresh(place.name, gpus, _DRIVERS[version]))
+    _write(place, fresh(place.name, board, _DRIVERS[version]))
     with open(place.state(_KERNEL_LOG), "w", encoding="utf-8") as stream:
         stream.write(f"6,1,{_now_us()},-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {_DRIVERS[version]}\n")
     interpreter.write_program(place.fleet, place.path(NVIDIA_SMI), "mpsfleet.sim.gpu.nvidia_smi", root)
-
-
-def fresh(node: str, gpus: int, driver_version: str) -> dict[str, Any]:
-    """Return the state of a node whose GPUs are all well; the UUIDs follow from its name."""
-    return {
-        "schema": 1,
-        "tool": "ok",
-        "driver_version": driver_version,
-        "gpus": [
-            {
-                "uuid": f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}",
-                "bus_id": f"00000000:{_BUSES[index] if index < len(_BUSES) else 0xD0 + index:02X}:00.0",
-                "name": "NVIDIA A100-SXM4-40GB",
-                "memory_mib": 40960,
-                "compute_mode": "Default",
-                "persistence_mode": "Enabled",
-                "state": "ok",
-            }
-            for index in range(gpus)
-        ],
-    }
 
 
 def set_state(root: str, gpu: int, state: GpuState) -> None:
@@ -68,9 +46,21 @@ def set_state(root: str, gpu: int, state: GpuState) -> None:
     _change(root, gpu, state=state)
 
 
-def set_mig(root: str, gpu: int, *, enabled: bool = True) -> None:
-    """Put a GPU into MIG mode, with two instances, or out of it."""
-    _change(root, gpu, mig=enabled)
+def set_mig(root: str, gpu: int) -> None:
+    """Put a GPU into MIG mode, with two instances. MpsfleetError where the model has none."""
+    place = Place(root)
+    known = _gpus(place)
+    if 0 <= gpu < len(known) and known[gpu]["mig"] == "[N/A]":
+        raise MpsfleetError(f"GPU {gpu} of {place.name} is a {known[gpu]['name']}, which knows no MIG mode")
+    _change(root, gpu, mig="Enabled")
+
+
+def set_compute_mode(root: str, gpu: int, mode: str) -> str:
+    """Set a GPU's compute mode, as `nvidia-smi -c` does, and return the one before."""
+    place = Place(root)
+    before = _gpus(place)[gpu]["compute_mode"] if 0 <= gpu < len(_gpus(place)) else ""
+    _change(root, gpu, compute_mode=mode)
+    return str(before)
 
 
 def set_ecc_errors(root: str, gpu: int, uncorrected: int) -> None:
@@ -87,16 +77,25 @@ def set_tool(root: str, state: ToolState) -> None:
     """Set how nvidia-smi itself does."""
     place = Place(root)
     with locked(place, "gpus.lock"):
-        write_json(place.state(_FILE), {**read_json(place.state(_FILE), {}), "tool": state})
+        _write(place, {**read_json(place.state(_FILE), {}), "tool": state})
 
 
 def heal(root: str) -> None:
-    """Make all GPUs and nvidia-smi well again. The kernel log keeps what it has."""
+    """Make all GPUs and nvidia-smi well again. Compute modes stay, and the kernel log keeps what it has."""
     place = Place(root)
     with locked(place, "gpus.lock"):
         known = read_json(place.state(_FILE), {})
-        whole = fresh(place.name, len(known["gpus"]), known["driver_version"])
-        write_json(place.state(_FILE), whole)
+        kinds = {each.name: each for each in KINDS}
+        board = Board(tuple(kinds[each["name"]] for each in known["gpus"]))
+        whole = fresh(place.name, board, known["driver_version"])
+        modes = [each["compute_mode"] for each in known["gpus"]]
+        gpus = [{**each, "compute_mode": mode} for each, mode in zip(whole["gpus"], modes)]
+        _write(place, {**whole, "gpus": gpus})
+
+
+def count(root: str) -> int:
+    """Return how many GPUs the node was made with."""
+    return len(_gpus(Place(root)))
 
 
 def add_xid(root: str, gpu: int, xid: int) -> None:
@@ -126,7 +125,12 @@ def _change(root: str, gpu: int, **values: object) -> None:
         if not 0 <= gpu < len(known["gpus"]):
             raise MpsfleetError(f"{place.name} has no GPU {gpu}: it has {len(known['gpus'])}")
         known["gpus"][gpu].update(values)
-        write_json(place.state(_FILE), known)
+        _write(place, known)
+
+
+def _write(place: Place, state: dict[str, Any]) -> None:
+    write_json(place.state(_FILE), state)
+    driver_files.write(place.path("/proc/driver"), state)
 
 
 def _now_us() -> int:

@@ -29,6 +29,7 @@ _HEADINGS = {
     "R": "NODELIST(REASON)", "T": "STATE", "N": "NODELIST",
 }  # fmt: skip
 _SHORT = {"PENDING": "PD", "RUNNING": "R"}
+_NOWHERE = "Requested node configuration is not available"
 _MPS_AND_GPU = "Invalid generic resource (gres) specification"
 
 
@@ -112,12 +113,15 @@ def _submit(root: str, tool: str, found: dict[str, str], command: str, name: str
                 return 0
             number, uid = cluster.next_job, declared_uid()
             user, folder = name_of(controller_of(root), uid), found.get("folder") or os.getcwd()
-            cluster.next_job += 1
             job = Job(
                 number, name, user, uid, gres, found.get("node", ""), folder,
                 jobs.seconds_of(command), time.time(), is_batch=tool == "sbatch",
             )  # fmt: skip
+            if not _is_anywhere(cluster, job):
+                sys.stderr.write(f"{tool}: error: Batch job submission failed: {_NOWHERE}\n")
+                return 0
             cluster.jobs[str(number)] = job
+            cluster.next_job += 1
             jobs.bring_forward(controller_of(root), cluster)
     except NoAnswer as error:
         return complain(f"{tool}: error: Batch job submission failed", error) - 1
@@ -128,6 +132,13 @@ def _why_refused(cluster: Cluster, kinds: set[str], node: str) -> str:
     if len(kinds & {"mps", "gpu"}) > 1 or kinds - {"mps", "gpu"}:
         return _MPS_AND_GPU
     return "Invalid node name specified" if node and node not in cluster.nodes else ""
+
+
+def _is_anywhere(cluster: Cluster, job: Job) -> bool:
+    """Whether a node the job may run on has as many GPUs of its type as it asks for."""
+    wanted = max(job.gpus(), 1 if job.shares() else 0)
+    nodes = [each for each in cluster.nodes.values() if job.wanted_node in ("", each.name)]
+    return any(sum(job.type() in ("", kind) for kind in each.types) >= wanted for each in nodes)
 
 
 def _srun(root: str, words: list[str]) -> int:

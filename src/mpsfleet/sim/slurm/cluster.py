@@ -15,6 +15,8 @@ from mpsfleet.sim.place import CONTROLLER, Place, locked, read_json, write_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mpsfleet.sim.gpu.board import Board
+
 FILE = "slurm.json"
 SHARES_PER_GPU = 100
 CPUS = 64
@@ -26,7 +28,7 @@ class Node:
     """One node as slurmctld has it."""
 
     name: str
-    gpus: int
+    types: list[str]  # Slurm's type of each GPU, in nvidia-smi's order
     started: float
     is_drain: bool = False
     is_down: bool = False
@@ -41,7 +43,9 @@ class Node:
     @property
     def gres(self) -> str:
         """The node's Gres= of slurm.conf."""
-        return f"gpu:a100:{self.gpus},mps:a100:{self.gpus * SHARES_PER_GPU}"
+        counts = [(each, self.types.count(each)) for each in dict.fromkeys(self.types)]
+        whole = [f"gpu:{each}:{count}" for each, count in counts]
+        return ",".join([*whole, *(f"mps:{each}:{count * SHARES_PER_GPU}" for each, count in counts)]) or "(null)"
 
 
 @dataclass
@@ -52,7 +56,7 @@ class Job:
     name: str
     user: str
     uid: int
-    gres: str  # as asked for: "mps:50", "gpu:1", or ""
+    gres: str  # as asked for: "mps:50", "gpu:1", "gpu:t4:1", or ""
     wanted_node: str
     folder: str
     seconds: float  # how long it sleeps
@@ -65,6 +69,7 @@ class Job:
     pid: int = 0
     start: int = 0  # proc(5), field 22, of that process
     is_batch: bool = True
+    indices: list[int] = field(default_factory=list)  # the GPUs it was given
 
     def shares(self) -> int:
         """Shares of one GPU asked for."""
@@ -73,6 +78,11 @@ class Job:
     def gpus(self) -> int:
         """Whole GPUs asked for."""
         return _count(self.gres, "gpu")
+
+    def type(self) -> str:
+        """Slurm's type of the GPU asked for, "" where any will do."""
+        words = self.gres.split(",")[0].split(":")
+        return words[1] if len(words) > 1 and not words[1].isdigit() else ""
 
 
 def _count(gres: str, kind: str) -> int:
@@ -102,10 +112,10 @@ class Cluster:
         return [each for each in self.jobs.values() if each.state == "RUNNING" and each.node == name]
 
 
-def create(place: Place, nodes: tuple[str, ...], gpus: int, name: str = "sim") -> None:
+def create(place: Place, boards: dict[str, Board], name: str = "sim") -> None:
     """Write the state of a cluster whose nodes are all idle. `place` is the controller."""
     now = time.time()
-    known = {each: Node(each, gpus, now, busy=now) for each in nodes}
+    known = {each: Node(each, [kind.type for kind in board.kinds], now, busy=now) for each, board in boards.items()}
     write_json(place.state(FILE), asdict(Cluster(name=name, started=now, nodes=known)))
 
 

@@ -60,7 +60,9 @@ def _try(controller: Place, cluster: Cluster, job: Job) -> None:
         job.why = f"ReqNodeNotAvail, UnavailableNodes:{','.join(each.name for each in wanted)}"
         return
     for node in usable:
-        if _fits(cluster, node, job):
+        given = _given(cluster, node, job)
+        if given is not None:
+            job.indices = given
             _start(controller, job, node)
             return
     job.why = "Resources"
@@ -71,25 +73,32 @@ def is_usable(node: Node) -> bool:
     return not node.is_drain and not node.is_down and time.time() >= node.silent_until
 
 
-def _fits(cluster: Cluster, node: Node, job: Job) -> bool:
+def _given(cluster: Cluster, node: Node, job: Job) -> list[int] | None:
+    """Return the GPUs that the job gets on the node, None where it does not fit."""
     running = cluster.on_node(node.name)
-    if len(running) >= CPUS or job.gpus() > node.gpus:
-        return False
-    shared = sum(each.shares() for each in running)
-    whole = sum(each.gpus() for each in running)
-    if job.shares():
-        return shared + job.shares() <= SHARES_PER_GPU and whole < node.gpus
-    return whole + job.gpus() + (1 if shared else 0) <= node.gpus
+    if len(running) >= CPUS:
+        return None
+    taken = {index for each in running for index in each.indices}
+    mine = [index for index, kind in enumerate(node.types) if job.type() in ("", kind)]
+    free = [index for index in mine if index not in taken]
+    if not job.shares():
+        return free[: job.gpus()] if len(free) >= job.gpus() else None
+    sharing = [each for each in running if each.shares()]
+    if sum(each.shares() for each in sharing) + job.shares() > SHARES_PER_GPU:
+        return None
+    usable = [index for index in mine if index in sharing[0].indices] if sharing else free
+    return usable[:1] or None
 
 
 def _start(controller: Place, job: Job, node: Node) -> None:
     """Start the job's process on the node, in a session of its own."""
     job.node = node.name
     place = _place(controller, job)
+    shared_gpu = job.indices[0] if job.shares() else -1
     code = (
         f"import sys; sys.path.insert(0, {interpreter.package_parent()!r}); "
         f"from mpsfleet.sim.slurm.step import main; "
-        f"main({place.root!r}, {job.number}, {job.seconds}, {job.shares()}, {job.uid})"
+        f"main({place.root!r}, {job.number}, {job.seconds}, {shared_gpu}, {job.uid})"
     )
     child = subprocess.Popen(
         (interpreter.path(place.fleet, "slurmstepd"), interpreter.OPTIONS, "-c", code),

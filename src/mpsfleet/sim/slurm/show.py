@@ -64,11 +64,25 @@ def node_record(cluster: Cluster, node: Node, *, one_line: bool, details: bool =
 
 def _used(cluster: Cluster, node: Node) -> str:
     running = cluster.on_node(node.name)
-    whole = sum(each.gpus() for each in running)
-    shared = any(each.shares() for each in running)
-    return f"gpu:a100:{whole}(IDX:{f'0-{whole - 1}' if whole > 1 else '0' if whole else 'N/A'}),mps:a100:" + (
-        "1(IDX:0)" if shared else "0(IDX:N/A)"
-    )
+    whole = sorted(index for each in running if each.gpus() for index in each.indices)
+    shared = sorted({index for each in running if each.shares() for index in each.indices})
+    parts = []
+    for name, indices in (("gpu", whole), ("mps", shared)):
+        for kind in dict.fromkeys(node.types):
+            mine = [index for index in indices if node.types[index] == kind]
+            parts.append(f"{name}:{kind}:{len(mine)}(IDX:{_ranges(mine) or 'N/A'})")
+    return ",".join(parts) or "gpu:0,mps:0"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted numbers as Slurm writes them: 0-1,3."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
 
 
 def job_record(cluster: Cluster, job: Job) -> str:

@@ -10,13 +10,13 @@ from mpsfleet.sim.place import Place, write_json
 from mpsfleet.sim.target import configured_pipe_directory
 
 
-def main(root: str, number: int, seconds: float, shares: int, uid: int) -> None:
-    """Sleep as long as the job lasts, or until the fleet is down."""
+def main(root: str, number: int, seconds: float, gpu: int, uid: int) -> None:
+    """Sleep as long as the job lasts, or until the fleet is down. `gpu` is the one it shares, -1 where it has none."""
     place = Place(root)
     processes.register(place, "job")
     pipe_path = place.path(configured_pipe_directory(place))
-    if shares and os.path.exists(f"{pipe_path}/control"):
-        _be_client(place, number, pipe_path, uid)
+    if gpu >= 0 and os.path.exists(f"{pipe_path}/control"):
+        _be_client(place, number, pipe_path, uid, gpu)
     processes.sleep_while_up(place.fleet, seconds)
 
 
@@ -25,10 +25,10 @@ def client_note(place: Place, number: int) -> str:
     return place.state(f"job-{number}.json")
 
 
-def _be_client(place: Place, number: int, pipe_path: str, uid: int) -> None:
+def _be_client(place: Place, number: int, pipe_path: str, uid: int, gpu: int) -> None:
     """Start the CUDA program of the job; one that fails does not end the job, as a sleeping script would not."""
     try:
-        pid = mps.start_client(place.root, pipe_path, 0 if uid == os.geteuid() else uid)
+        pid = mps.start_client(place.root, pipe_path, 0 if uid == os.geteuid() else uid, gpu)
     except (MpsfleetError, OSError):
         return
     start = processes.start_of(pid)

@@ -47,7 +47,7 @@ class Service:
     @property
     def unit(self) -> Unit:
         """The unit file as it was loaded."""
-        return parse(self.state.text)
+        return parse(self.state.text, self.state.name)
 
     def life(self) -> Task:
         """Wait for what comes, and do what it asks for; for ever."""
@@ -141,7 +141,7 @@ class Service:
                 stdout=journal,
                 stderr=journal,
                 cwd="/",
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+                env=self._environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -152,6 +152,11 @@ class Service:
         processes.register(self._place, "service", child.pid)
         child.returncode = 0  # the loop collects it, not the object
         return child.pid
+
+    def _environment(self) -> dict[str, str]:
+        """Return a command's whole environment; it names the main process as soon as there is one (systemd.exec(5))."""
+        told = {"MAINPID": str(self.state.main_pid)} if self.state.main_pid else {}
+        return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", **told}
 
     def _stop(self) -> Generator[Wait, Event, None]:
         if self._restart_at is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from mpsfleet.sim import processes
 from mpsfleet.sim.place import read_json, write_json
-from mpsfleet.sim.systemd.unit_file import file_state, on_disk
+from mpsfleet.sim.systemd.install import file_state
+from mpsfleet.sim.systemd.unit_file import on_disk
 
 if TYPE_CHECKING:
     from mpsfleet.sim.place import Place
@@ -28,15 +30,24 @@ class UnitState:
     main_pid: int = 0
     main_start: int = 0  # proc(5), field 22
     restarts: int = 0
-    text: str = ""  # of the unit file as it was loaded
+    path: str = ""  # of the unit file as it was loaded, inside the node
+    text: str = ""
     mtime_ns: int = 0
+    file_state: str = ""  # systemd remembers it, too: a link that is removed by hand is noticed at a daemon-reload
     starts: list[float] = field(default_factory=list)  # monotonic seconds, for the start limit
 
     def read(self, place: Place) -> None:
         """Load the unit's file as it is now."""
         found = on_disk(place, self.name)
         self.load = "not-found" if found is None else "loaded"
-        self.text, self.mtime_ns = (found.text, found.mtime_ns) if found is not None else (self.text, 0)
+        self.file_state = file_state(place, self.name)
+        if found is not None:
+            self.path, self.text, self.mtime_ns = found
+
+    @property
+    def is_held(self) -> bool:
+        """Whether systemd keeps the unit loaded: it is wanted, it does something, or it has failed."""
+        return self.active != "inactive" or self.file_state == "enabled"
 
 
 def known(place: Place) -> dict[str, UnitState]:
@@ -52,7 +63,7 @@ def keep(place: Place, units: dict[str, UnitState]) -> None:
 def look(place: Place, name: str) -> UnitState:
     """Return a unit as `systemctl show` sees it: a unit that is not loaded is read for the occasion."""
     found = known(place).get(name)
-    if found is None:
+    if found is None or not found.is_held:
         found = UnitState(name)
         found.read(place)
     return found
@@ -60,8 +71,10 @@ def look(place: Place, name: str) -> UnitState:
 
 def is_stale(place: Place, unit: UnitState) -> bool:
     """Return whether the unit's file has changed since it was read."""
-    now = on_disk(place, unit.name)
-    return unit.load == "loaded" and (now is None or now.mtime_ns != unit.mtime_ns)
+    try:
+        return unit.load == "loaded" and os.stat(place.path(unit.path)).st_mtime_ns != unit.mtime_ns
+    except FileNotFoundError:
+        return True
 
 
 def properties(place: Place, unit: UnitState) -> dict[str, str]:
@@ -74,7 +87,7 @@ def properties(place: Place, unit: UnitState) -> dict[str, str]:
         "LoadState": unit.load,
         "ActiveState": unit.active,
         "SubState": unit.sub,
-        "UnitFileState": file_state(place, unit.name),
+        "UnitFileState": unit.file_state,
         "NeedDaemonReload": "yes" if is_stale(place, unit) else "no",
     }
 

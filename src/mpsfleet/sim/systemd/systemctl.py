@@ -12,12 +12,16 @@ from typing import NamedTuple
 from mpsfleet.sim import interpreter
 from mpsfleet.sim.place import Place, is_up, locked
 from mpsfleet.sim.systemd import state
-from mpsfleet.sim.systemd.unit_file import file_state
+from mpsfleet.sim.systemd.install import file_state
+from mpsfleet.sim.systemd.names import is_template
 
 _ASKED = ("start", "stop", "restart", "try-restart", "enable", "disable", "daemon-reload", "reset-failed")
+_NEED_UNITS = ("start", "stop", "restart", "try-restart", "enable", "disable", "is-enabled", "is-active", "is-failed")
+_ON = ("enabled", "static", "indirect")  # systemctl(1): is-enabled returns 0
 _CUT = "Warning! D-Bus connection terminated.\nFailed to wait for response: Connection reset by peer\n"
 _WAIT_S = 300.0
-_INACTIVE = 3  # systemctl(1): unit is not active
+_INACTIVE, _NO_UNIT = 3, 4  # systemctl(1): unit is not active; no such unit
+_QUIET = frozenset(("q", "quiet"))
 _DOTS = {"failed": "×", "active": "●"}  # noqa: RUF001  # systemd's own sign
 _GONE = "Failed to connect to bus: Connection refused\n"
 
@@ -34,6 +38,12 @@ class Words(NamedTuple):
 def main(argv: list[str]) -> int:
     """Run one command: the first word is the node's root, the rest systemctl's own. Exit codes are systemd's."""
     place, words = Place(argv[0]), read(argv[1:])
+    if words.verb in _NEED_UNITS and not words.units:
+        sys.stderr.write("Too few arguments.\n")
+        return 1
+    if words.verb == "daemon-reload" and words.units:
+        sys.stderr.write("Too many arguments.\n")
+        return 1
     if words.verb in _ASKED:
         return _ask(place, words)
     if state.is_left_alone(place):
@@ -61,6 +71,7 @@ def read(argv: list[str]) -> Words:
     words = iter(argv)
     for word in words:
         if word in ("-p", "--property", "-P"):
+            flags |= {"value"} if word == "-P" else set()
             wanted += next(words, "").split(",")
         elif word.startswith("--property="):
             wanted += word.partition("=")[2].split(",")
@@ -72,8 +83,19 @@ def read(argv: list[str]) -> Words:
     return Words(plain[0] if plain else "list-units", units, tuple(wanted), frozenset(flags))
 
 
+def _is_no_unit(name: str, failed_to: str) -> bool:
+    """Say so of a template, which has no state: systemctl then stops."""
+    if is_template(name):
+        sys.stderr.write(f"Failed to {failed_to}: Unit name {name} is neither a valid invocation ID nor unit name.\n")
+    return is_template(name)
+
+
 def _show(place: Place, words: Words) -> int:
-    for name in words.units:
+    """Print one block for each unit, whether there is such a unit or not, with an empty line between two."""
+    for position, name in enumerate(words.units):
+        if _is_no_unit(name, "get properties"):
+            return 1
+        sys.stdout.write("\n" if position else "")
         found = state.properties(place, state.look(place, name))
         for key, value in found.items():
             if not words.properties or key in words.properties:
@@ -83,37 +105,44 @@ def _show(place: Place, words: Words) -> int:
 
 def _is(place: Place, words: Words) -> int:
     wanted = {"is-active": ("active", "reloading"), "is-failed": ("failed",)}[words.verb]
-    found = [state.look(place, name).active for name in words.units]
-    if not words.flags & {"q", "quiet"}:
-        sys.stdout.write("".join(f"{each}\n" for each in found))
-    return 0 if any(each in wanted for each in found) else (_INACTIVE if words.verb == "is-active" else 1)
+    rc = _INACTIVE if words.verb == "is-active" else 1
+    for name in words.units:
+        if _is_no_unit(name, "retrieve unit state"):
+            return 1
+        found = state.look(place, name).active
+        sys.stdout.write("" if words.flags & _QUIET else f"{found}\n")
+        rc = 0 if found in wanted else rc
+    return rc
 
 
 def _is_enabled(place: Place, words: Words) -> int:
     rc = 1
     for name in words.units:
         found = file_state(place, name)
-        if found:
-            sys.stdout.write(f"{found}\n")
-            rc = 0 if found in ("enabled", "static") else rc
-        else:
+        if not found:
             sys.stderr.write(f"Failed to get unit file state for {name}: No such file or directory\n")
+            return 1
+        sys.stdout.write("" if words.flags & _QUIET else f"{found}\n")
+        rc = 0 if found in _ON else rc
     return rc
 
 
 def _status(place: Place, words: Words) -> int:
-    rc = 0
+    rc, before = 0, ""
     for name in words.units:
+        if _is_no_unit(name, "get properties"):
+            return 1
         unit = state.look(place, name)
         if unit.load != "loaded" and unit.active == "inactive":
             sys.stderr.write(f"Unit {name} could not be found.\n")
-            return 4
-        sys.stdout.write(f"{_DOTS.get(unit.active, '○')} {name}\n")
-        sys.stdout.write(f"     Loaded: {unit.load} (/etc/systemd/system/{name}; {file_state(place, name)})\n")
+            rc = rc or _NO_UNIT
+            continue
+        sys.stdout.write(f"{before}{_DOTS.get(unit.active, '○')} {name}\n")
+        sys.stdout.write(f"     Loaded: {unit.load} ({unit.path}; {unit.file_state})\n")
         why = f"Result: {unit.result}" if unit.active == "failed" else unit.sub
         sys.stdout.write(f"     Active: {unit.active} ({why})\n")
         sys.stdout.write(f"   Main PID: {unit.main_pid}\n" if unit.main_pid else "")
-        rc = rc if unit.active == "active" else _INACTIVE
+        rc, before = rc or (0 if unit.active == "active" else _INACTIVE), "\n"
     return rc
 
 

@@ -1,0 +1,150 @@
+"""Deploy and remove: `node apply` and `node remove`, from the table of files, the record of GPUs and the plan.
+
+What would end a daemon that may have jobs is done only where the node is free; else it is said, and all the rest done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mpsfleet.errors import Refused
+from mpsfleet.node import act, cards, files, free, instances, plan, topology, units
+from mpsfleet.node.desired import CONFIG
+from mpsfleet.node.host import children, locks
+from mpsfleet.node.host import files as disk
+from mpsfleet.node.judge import judge, lacks_gpus
+from mpsfleet.node.model import Gpus, Outcome, Unreadable
+from mpsfleet.node.probe import gpu, probe, short_name
+
+if TYPE_CHECKING:
+    from mpsfleet.node.cards import Card
+    from mpsfleet.node.desired import Desired
+    from mpsfleet.node.host import Host
+
+_LOCK_WAIT_S = 10.0
+_PACKAGE = (
+    "install its package (Debian: nvidia-cuda-mps; Ubuntu: nvidia-compute-utils-VERSION; RHEL and SLES: "
+    "nvidia-driver-cuda) and deploy again"
+)
+
+
+def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> Outcome:
+    """Bring the node into its desired state and return what was done with the judgement after it."""
+    if text is None:
+        text = disk.read(host.path(CONFIG)).decode()
+    with locks.held(host, "node", _LOCK_WAIT_S):
+        gpus = children.run((gpu.question(host, desired.nvidia_smi_timeout_s),))[0]
+        found = _cards(host, desired, gpu.understand(gpus, desired.nvidia_smi_timeout_s))
+        facts = probe(host, desired, found.known)
+        booted = units.is_booted(host)
+        if booted and lacks_gpus(facts, desired):
+            message = "this node has no NVIDIA GPU, so nothing is deployed on it"
+            return Outcome("apply", facts.node, dry_run=dry_run, skipped=message)
+        if not disk.executable(host.path(desired.control_binary)):
+            raise Refused(f"NVIDIA's control program {desired.control_binary} is not installed; {_PACKAGE}")
+        if booted and found.problem is not None:
+            raise Refused(found.problem)
+        wanted = plan.Wanted(
+            desired,
+            files.table(desired, text, found.record),
+            act.program_path(),
+            instances.of(desired, found.known),
+        )
+        installed = act.installed(host, wanted.instances, wanted.program)
+        moves = plan.disruptions(wanted, installed, facts)
+        why = free.why_not(host, desired, any_drain=False) if plan.stops(moves) else None
+        actions = plan.apply(wanted, installed, facts, is_free=why is None)
+        waiting = "; ".join(plan.waiting(moves, why)) if why is not None else None
+        messages = (*found.messages, *plan.foreign_daemons(installed, facts))
+        if dry_run:
+            changes = tuple(each.change for each in actions)
+            return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages, refused=waiting)
+        changes = act.run(host, desired, actions)
+        after = (judge(probe(host, desired) if actions else facts, desired)) if booted else None
+        return Outcome("apply", facts.node, False, changes, waiting, None, messages, after)
+
+
+class _Found(NamedTuple):
+    """The GPUs that a deploy goes by, what it will record of them, and what stands against it."""
+
+    known: tuple[Card, ...] | None
+    record: str | None  # None: the record stays as it is
+    problem: str | None = None
+    messages: tuple[str, ...] = ()
+
+
+def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
+    """Join what nvidia-smi shows now with the record of the last deploy.
+
+    A GPU that is gone stays in the record, so that an audit goes on to miss it; only a person can let it go.
+    """
+    old = topology.recorded(host)
+    before = () if old is None or isinstance(old, Unreadable) else old
+    now = instances.assign(desired, cards.join(gpus.gpus, topology.minors(host)))
+    complete = gpus.outcome == "ok" and len(now) == len(gpus.gpus)
+    if not complete:
+        known = instances.assign(desired, before) or None
+        if known is None and instances.needs_record(desired):
+            why = gpus.detail or f"nvidia-smi: {gpus.outcome}"
+            problem = f"which daemons this node should run depends on its GPUs, and they cannot be read: {why}"
+            return _Found(None, None, problem)
+        return _Found(known, cards.text(known) if known else None)
+    there = {each.uuid for each in now}
+    gone = tuple(each for each in before if each.uuid not in there)
+    modes = {each.uuid: each.compute_mode for each in before}
+    shown = {each.uuid: each.compute_mode for each in gpus.gpus}
+    kept = instances.assign(desired, gone)
+    merged = tuple(
+        each._replace(compute_mode=modes.get(each.uuid) or _before(desired, each, shown[each.uuid])) for each in now
+    )
+    known = tuple(sorted((*merged, *kept), key=lambda each: (each.index, each.uuid)))
+    messages = tuple(
+        f"GPU {each.index} ({each.uuid}) of the last deploy is not there; if it was taken out, remove {cards.RECORD} "
+        "and deploy again"
+        for each in gone
+    )
+    return _Found(known, cards.text(known), _mig(desired, now), messages)
+
+
+def _before(desired: Desired, card: Card, mode: str) -> str:
+    """Return the compute mode to put back at removal, where this deploy is about to change it."""
+    return mode if desired.compute_mode and card.instance and mode.lower() != desired.compute_mode else ""
+
+
+def _mig(desired: Desired, now: tuple[Card, ...]) -> str | None:
+    named = tuple(each for each in now if each.is_mig and cards.is_selected(each, desired.mps_gpus))
+    if not named:
+        return None
+    which = ", ".join(str(each.index) for each in named)
+    return (
+        f"GPU {which} is in MIG mode, which mpsfleet does not serve; leave it out of [gpus] mps (mps_gpus), or turn "
+        "MIG off with `nvidia-smi -i GPU -mig 0` while nothing uses it"
+    )
+
+
+def remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> Outcome:
+    """Take away all that apply put on the node. Refused while a daemon runs and the node is not free."""
+    program = disk.link_target(host.path(files.PROGRAM_LINK)) or files.PROGRAM_LINK
+    with locks.held(host, "node", _LOCK_WAIT_S):
+        facts = probe(host, desired)
+        known = tuple(at.instance for at in facts.instances)
+        installed = act.installed(host, known, program)
+        actions = plan.remove(installed, facts)
+        if plan.stops(actions):
+            why = free.why_not(host, desired, any_drain=any_drain)
+            if why is not None:
+                raise Refused(why)
+        if dry_run:
+            return Outcome("remove", facts.node, dry_run=True, changes=tuple(each.change for each in actions))
+        return Outcome("remove", facts.node, dry_run=False, changes=act.run(host, desired, actions))
+
+
+def is_bare(host: Host) -> bool:
+    """Tell a node that was never deployed to, or is removed already."""
+    paths = (CONFIG, files.PROGRAM_LINK, *files.UNIT_PATHS)
+    return not any(disk.exists(host.path(each)) for each in paths)
+
+
+def nothing(verb: str, host: Host, *, dry_run: bool) -> Outcome:
+    """Return the outcome of a verb that found nothing to do."""
+    return Outcome(verb, short_name(host), dry_run)

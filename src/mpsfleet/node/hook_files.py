@@ -1,0 +1,48 @@
+"""The hooks that Slurm calls: a few lines of shell around `mpsfleet node hook`, as text.
+
+They leave before Python starts where there is nothing to do, pass on only the variables that are read, need no PATH
+(slurmd gives none) and end with 0 whatever happens: also without the program, and after a time limit that does not
+depend on it. The site names them in slurm.conf as Prolog, Epilog and TaskProlog, or calls them from its own.
+"""
+
+from __future__ import annotations
+
+from mpsfleet.node import hook_environment as told
+from mpsfleet.node import jobs
+from mpsfleet.node.files import KILL_SWITCH, MADE_BY, PROGRAM_DIRECTORY, PROGRAM_LINK, Owned
+
+DIRECTORY = f"{PROGRAM_DIRECTORY}/hooks"
+PROLOG, EPILOG, TASK_PROLOG = (f"{DIRECTORY}/{name}.sh" for name in ("prolog", "epilog", "task_prolog"))
+_LIMIT_S = 20  # beyond the program's own
+
+_HEAD = f"""\
+#!/bin/sh
+{MADE_BY}\
+[ -e {KILL_SWITCH} ] && exit 0
+case "${told.JOB}" in '' | *[!0-9]*) exit 0 ;; esac
+"""
+
+
+def _call(hook: str, *names: str) -> str:
+    passed = " ".join(f'{name}="${name}"' for name in names)
+    program = f"/usr/bin/timeout -k 2 {_LIMIT_S} {PROGRAM_LINK} node hook {hook}"
+    return f"/usr/bin/env -i {passed} \\\n    {program} </dev/null\nexit 0\n"
+
+
+_PROLOG = f"""\
+{_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || exit 0
+{_call("prolog", told.JOB, told.UID, told.GPUS, told.PERCENTAGE)}"""
+
+_EPILOG = f"""\
+{_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || [ -e "{jobs.DIRECTORY}/${told.JOB}" ] || exit 0
+{_call("epilog", told.JOB)}"""
+
+_TASK_PROLOG = f"""\
+{_HEAD}[ -n "${told.SHARDS}${told.PERCENTAGE}" ] && [ -r "{jobs.EXPORTS}/${told.JOB}" ] || exit 0
+{_call("task-prolog", told.JOB, told.SHARDS, told.PERCENTAGE)}"""
+
+
+def owned() -> tuple[Owned, ...]:
+    """Return the hooks as files of ours. Any user executes the last one."""
+    texts = ((PROLOG, _PROLOG), (EPILOG, _EPILOG), (TASK_PROLOG, _TASK_PROLOG))
+    return tuple(Owned(path, text.encode(), 0o755) for path, text in texts)
