@@ -16,6 +16,8 @@ from mpsfleet import errors
 from mpsfleet.node import desired, model
 from mpsfleet.node.render import json as node_json
 from mpsfleet.slurm import drains, gres, lines, nodes, reports, states, steps, verdict
+from mpsfleet.slurm.lint import judge_cluster, slurm_conf, told, wanted
+from mpsfleet.slurm.lint import render as lint_render
 from mpsfleet.slurm.render import node_json as slurm_node
 from mpsfleet.slurm.render import outcome_json
 
@@ -181,6 +183,17 @@ def test_the_verdicts_json_is_as_shown() -> None:
     assert shape(example("The verdict on a fleet")) == shape(lines.as_json(fleet, changed=True))
 
 
+def test_the_json_of_the_lint_is_as_shown() -> None:
+    text = "GresTypes=gpu\nNodeName=n1 Gres=gpu:1,mps:100\n"
+    conf = slurm_conf.parse("/s/slurm.conf", text, lambda _: None)
+    nodes_told = told.tell(conf, None, None)
+    found = tuple(judge_cluster.judge(conf, nodes_told, judge_cluster.Site()))
+    changed = wanted.changes(conf, nodes_told, "mps", 100, is_multi_user=True)
+    assert shape(example("The check of Slurm's files")) == shape(
+        lint_render.as_json(conf, None, nodes_told, found, changed)
+    )
+
+
 def completions(*typed: str) -> list[str]:
     """Give what bash offers after these words, the last of which is being typed."""
     script = f'source "{COMPLETION}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mpsfleet; printf "%s\\n" "${{COMPREPLY[@]}}"'
@@ -201,7 +214,7 @@ def completions(*typed: str) -> list[str]:
         (("node", "apply", "--config", ""), ["-"]),
         (("slurm", "drain", "n1", "--code", "gpu-l"), ["gpu-lost"]),
         (("slurm", "un"), ["undrain"]),
-        (("explain", "daemon-w"), ["daemon-wedged"]),
+        (("explain", "daemon-we"), ["daemon-wedged"]),
         (("--root", "/", "node", "aud"), ["audit"]),
         (("node", "audit", "--nothing"), []),
     ],

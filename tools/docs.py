@@ -13,6 +13,7 @@ sys.path.insert(0, str(REPOSITORY / "src"))
 import command_line  # noqa: E402  needs the path above
 from mpsfleet.codes import CODES, RESET, Code  # noqa: E402  needs the path above
 from mpsfleet.sim.faults import FAULTS, Fault  # noqa: E402  needs the path above
+from mpsfleet.slurm.lint.rules import RULES, Rule  # noqa: E402  needs the path above
 
 DOCS = REPOSITORY / "docs"
 USAGE = 64
@@ -45,6 +46,34 @@ the same names and meanings (`lab/lab faults`).
 """
 
 
+LINT_HEAD = """\
+# Checking slurm.conf and gres.conf
+
+Written by `./dev docs` from `src/mpsfleet/slurm/lint/rules.py`. `mpsfleet slurm lint` reads both files with all that
+they include, checks them against each other and, with `--gpus-json`, against the GPUs of one node, and changes nothing.
+Its options: [the command line](command-line.md#mpsfleet-slurm-lint); what `--json` prints:
+[JSON](json.md#the-check-of-slurms-files). [Tell Slurm about MPS](../how-to/tell-slurm.md) shows it at work.
+
+A finding names file and line, the nodes, what is wrong and what to do:
+
+```text
+slurm.conf:18: critical: SelectType is select/linear, and nodes have mps or shard. Set … [select-type]
+```
+
+The files are read as Slurm reads them: keys of any case, `\\` at the end of a line, comments from `#` (`\\#` is none),
+values in double quotes, `Include`, NodeName=DEFAULT and PartitionName=DEFAULT, host lists such as `n[1-3,7]`. Programs
+that the files name are not looked at. Settings that do not concern MPS are not judged.
+
+The exit code is 0 without a warning (notes do not count), 1 with one, 2 with a critical finding, 3 where a file could
+not be read. Root under sudo takes no path: it reads the usual places and standard input.
+
+What Slurm does was seen on 22.05.8 and 24.11.5, on the lab's cluster.
+
+| code | severity | what Slurm does | what to do |
+| --- | --- | --- | --- |
+"""
+
+
 def main(words: list[str]) -> int:
     """Write or compare the pages, and build the site; returns the exit code."""
     if words == ["--check"]:
@@ -73,6 +102,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "finding-codes.md": CODES_HEAD + "".join(_row(each) for each in CODES),
         DOCS / "reference" / "faults.md": FAULTS_HEAD + "".join(_fault_row(each) for each in FAULTS),
+        DOCS / "reference" / "slurm-lint.md": LINT_HEAD + "".join(_rule_row(each) for each in RULES),
         DOCS / "reference" / "command-line.md": command_line.page(),
         DOCS / "man" / "mpsfleet.8": command_line.manual(),
         DOCS / "completion" / "mpsfleet.bash": command_line.completion(),
@@ -86,6 +116,11 @@ def _row(code: Code) -> str:
 
 def _fault_row(fault: Fault) -> str:
     return f"| `{fault.name}` | {fault.meaning} | {'no' if fault.bring_about is None else 'yes'} |\n"
+
+
+def _rule_row(rule: Rule) -> str:
+    severity = "note" if rule.severity == "ok" else rule.severity
+    return f"| `{rule.code}` | {severity} | {rule.slurm} | {rule.remedy} |\n"
 
 
 def site() -> int:

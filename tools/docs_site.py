@@ -43,6 +43,7 @@ BROUGHT = ("reference/collection/readme", "reference/collection/index", "changel
 TITLES = {  # where the page's own is too long or says too little in the navigation
     "how-to/deploy": "Deploy",
     "how-to/rehearse": "Rehearse",
+    "how-to/tell-slurm": "Tell Slurm",
     "how-to/coming-from-playbooks": "Replace your playbooks",
     "reference/collection/readme": "Playbooks and variables",
 }
@@ -52,6 +53,7 @@ NAVIGATION = (
         "How to",
         (
             "how-to/deploy",
+            "how-to/tell-slurm",
             "how-to/audit",
             "how-to/reset",
             "how-to/coming-from-playbooks",
@@ -65,6 +67,7 @@ NAVIGATION = (
             "reference/command-line",
             "reference/node-toml",
             "reference/finding-codes",
+            "reference/slurm-lint",
             "reference/exit-codes",
             "reference/json",
             "reference/faults",

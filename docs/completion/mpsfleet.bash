@@ -4,18 +4,21 @@
 _mpsfleet_words() {
     case "$1" in
         "") echo "node slurm sim explain --version --root --help" ;;
-        "node") echo "audit apply remove reset prepare" ;;
-        "slurm") echo "nodes drain undrain verdict" ;;
+        "node") echo "audit apply remove reset quiesce unquiesce prepare" ;;
+        "slurm") echo "nodes drain undrain verdict lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
         "node audit") echo "--json --config --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
         "node remove") echo "--dry-run --json --any-drain --help" ;;
-        "node reset") echo "--dry-run --json --any-drain --others --help" ;;
+        "node reset") echo "--dry-run --json --any-drain --gpu --others --help" ;;
+        "node quiesce") echo "--dry-run --json --any-drain --help" ;;
+        "node unquiesce") echo "--dry-run --json --help" ;;
         "node prepare") echo "--dry-run --json --help" ;;
         "slurm nodes") echo "--json --help" ;;
         "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
         "slurm undrain") echo "--json --cluster --dry-run --help" ;;
         "slurm verdict") echo "--json --reports --trigger-drain --cluster --dry-run --help" ;;
+        "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;
         "sim down") echo "--help" ;;
         "sim break") echo "--gpu --help" ;;
@@ -24,7 +27,7 @@ _mpsfleet_words() {
         "sim status") echo "--help" ;;
         "sim inventory") echo "--path --help" ;;
         "sim exec") echo "--user --help" ;;
-        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed configuration-invalid probe-failed reset" ;;
+        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs memory-limit-differs memory-limit-unsupported daemon-wrong-gpus default-directory-squatted mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpus-unrecorded gpu-changed gpu-unmatched gpu-mig compute-mode-differs gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed quiesced configuration-invalid probe-failed reset" ;;
         "--version") echo "--json --help" ;;
     esac
 }
@@ -33,8 +36,13 @@ _mpsfleet_values() {
     case "$1" in
         "node audit --config") echo "-" ;;
         "node apply --config") echo "-" ;;
-        "slurm drain --code") echo "daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged directory-missing driver-mismatch driver-not-loaded gpu-error gpu-lost gpu-missing gpu-requires-reset mps-package-missing nvidia-smi-wedged reset" ;;
+        "slurm drain --code") echo "daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-error gpu-lost gpu-missing gpu-requires-reset mps-package-missing nvidia-smi-wedged reset" ;;
         "slurm verdict --reports") echo "FILE" ;;
+        "slurm lint --slurm-conf") echo "FILE" ;;
+        "slurm lint --gres-conf") echo "FILE" ;;
+        "slurm lint --gpus-json") echo "FILE" ;;
+        "slurm lint --pipe-directory") echo "FILE" ;;
+        "slurm lint --want") echo "mps shard none" ;;
         "sim up --dir") echo "FILE" ;;
     esac
 }

@@ -100,9 +100,9 @@ def read_record(lab: Lab) -> Record | None:
             wanted=wanted(
                 len(content["nodes"]),
                 content["suite"],
-                str(content["gpus"]),
-                content.get("sharing", "mps"),
-                has_private_tmp=content.get("has_private_tmp", False),
+                content["gpus"],
+                content["sharing"],
+                has_private_tmp=content["has_private_tmp"],
             ),
             base=content["base"],
             mps_version=content["mps"]["version"],

@@ -21,7 +21,7 @@ DEBUG = "--debug"
 ROOT = "--root"
 _SENTENCE = 2000  # characters of one sentence; more is cut
 
-NODE_VERBS = ("audit", "apply", "remove", "reset", "prepare")
+NODE_VERBS = ("audit", "apply", "remove", "reset", "quiesce", "unquiesce", "prepare")
 COMMANDS = ("node", "slurm", "sim", "explain")
 _HIDDEN = ("run-daemon", "settle")  # called by our own unit file, not by people
 _OPTIONS = ("--help", "--version")
@@ -35,6 +35,7 @@ On a node, as root:
   mpsfleet node audit      say what is wrong, and change nothing
   mpsfleet node apply      deploy or repair what /etc/mpsfleet/node.toml asks for
   mpsfleet node reset      stop the daemon, clean its directories, start it and verify; the node must be drained
+  mpsfleet node quiesce    stop the daemons and keep them stopped, for work on the driver; unquiesce ends that
   mpsfleet node remove     take away all that apply put there
   mpsfleet node prepare    create the directories (the unit file calls this)
 

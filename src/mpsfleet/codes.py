@@ -267,6 +267,14 @@ CODES: tuple[Code, ...] = (
         "Run nvidia-smi by hand and read its message.",
     ),
     Code(
+        "quiesced",
+        "warn",
+        "either",
+        False,
+        "MPS is stopped on the node on purpose, for work on the driver; nothing of it is judged.",
+        "When the work is done, run `mpsfleet node unquiesce`.",
+    ),
+    Code(
         "configuration-invalid",
         "unknown",
         "node",

@@ -22,6 +22,7 @@ Prolog={hook_files.PROLOG}
 Epilog={hook_files.EPILOG}
 TaskProlog={hook_files.TASK_PROLOG}
 PrologFlags=Alloc
+SchedulerParameters=bf_interval=1
 """
 TELL = "env | grep -E '^(CUDA_|SLURM_JOB_GPUS)' | sort > ~/told; sleep 600"
 # Each GRES's lines of gres.conf the other way round, so that an index of Slurm's is no minor number.
@@ -82,7 +83,13 @@ def recording(deployed: Fleet) -> Iterator[Fleet]:
         end_jobs(deployed)
         cluster.must(NODE, "mv", "/etc/slurm/gres.conf.before", "/etc/slurm/gres.conf")
         for node in machines:
-            cluster.must(node, "sed", "-i", "/^Prolog/d; /^Epilog/d; /^TaskProlog/d", "/etc/slurm/slurm.conf")
+            cluster.must(
+                node,
+                "sed",
+                "-i",
+                "/^Prolog/d; /^Epilog/d; /^TaskProlog/d; /^SchedulerParameters/d",
+                "/etc/slurm/slurm.conf",
+            )
         restart(deployed)
 
 
@@ -167,6 +174,16 @@ def test_a_job_killed_hard_is_forgotten(fleet: Fleet) -> None:
     fleet.cluster.must("ctl", "scancel", "--full", "--signal=KILL", str(job))
 
     wait(lambda: job not in records(fleet), "the job forgotten")
+
+
+def test_the_second_component_of_a_heterogeneous_job_is_told_its_own_daemon(fleet: Fleet) -> None:
+    alone = ("srun", "--gres=mps:10", "--nodelist=n2", "true")
+    beside = ("--gres=mps:20", f"--nodelist={NODE}", "sh", "-c", TELL.replace("sleep 600", "true"))
+
+    fleet.cluster.must("ctl", *alone, ":", *beside, user="alice")
+
+    assert told(fleet)["CUDA_VISIBLE_DEVICES"] == behind(fleet, 0)[0]
+    wait(lambda: records(fleet) == {}, "both components forgotten")
 
 
 def test_a_job_without_gpus_is_not_recorded(fleet: Fleet) -> None:

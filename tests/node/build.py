@@ -75,6 +75,7 @@ SOUND = Facts(
     cards=None,
     default=None,
     deployed=True,
+    quiesced=False,
     nvidia=True,
     owner_uid=0,
 )

@@ -209,6 +209,15 @@ def test_the_step_daemons_answer_is_understood(answer: Answer, listed: tuple[tup
     assert steps.understand(answer) == listed
 
 
-@pytest.mark.parametrize("answer", [Answer(None, "", ""), Answer(None, "", "", missing=True), Answer(1, "", "munge")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(None, "", ""),
+        Answer(None, "", "", missing=True),
+        Answer(1, "", "munge"),
+        Answer(1, "", "Unable to connect to slurmstepd: Connection refused"),
+        Answer(0, HEADING + "2205 29 batch 0 0\n", "Unable to connect to slurmstepd: Connection refused"),
+    ],
+)
 def test_a_step_daemon_that_does_not_answer_is_not_an_empty_list(answer: Answer) -> None:
     assert isinstance(steps.understand(answer), Unreadable)

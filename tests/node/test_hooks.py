@@ -127,6 +127,27 @@ def test_a_task_of_a_job_with_a_whole_gpu_is_told_nothing(host: Host) -> None:
     assert (told.stdout, told.stderr) == ("", "")
 
 
+def test_the_tasks_of_a_heterogeneous_job_ask_by_their_leaders_number(host: Host) -> None:
+    component = {**MPS, "SLURM_JOB_ID": "18", "SLURM_HET_JOB_ID": "17"}
+    run(host, "prolog", component)
+
+    told = run(host, "task-prolog", {"SLURM_JOB_ID": "17", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"})
+
+    assert told.stdout.startswith("export CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps/1\n")
+    run(host, "epilog", {"SLURM_JOB_ID": "18"})
+    assert os.listdir(host.path(jobs.EXPORTS)) == []
+
+
+def test_components_of_one_job_with_different_gpus_on_a_node_are_told_nothing(host: Host) -> None:
+    for job, index in (("17", "0"), ("18", "1")):
+        run(host, "prolog", {**MPS, "SLURM_JOB_ID": job, "SLURM_HET_JOB_ID": "17", "SLURM_JOB_GPUS": index})
+
+    told = run(host, "task-prolog", {"SLURM_JOB_ID": "17", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"})
+
+    assert (told.returncode, told.stdout) == (0, "")
+    assert "components with different GPUs" in told.stderr
+
+
 def test_a_job_is_forgotten_by_its_number_alone(host: Host) -> None:
     run(host, "prolog", MPS)
 
@@ -231,6 +252,15 @@ def test_wrong_words_are_a_persons_mistake(words: list[str]) -> None:
         hooks.main(words)
 
 
+def test_a_hook_loads_nothing_dear() -> None:
+    script = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import mpsfleet.cli, mpsfleet.node.hooks; print(*sys.modules)"
+
+    done = subprocess.run((sys.executable, "-IS", "-c", script), check=True, capture_output=True, text=True)
+
+    loaded = set(done.stdout.split())
+    assert loaded & {"argparse", "subprocess", "pathlib", "tomllib", "ctypes", "socket", "mpsfleet.node.probe"} == set()
+
+
 # Pure parts
 
 
@@ -329,6 +359,7 @@ def test_any_environment_gives_bounded_numbers_or_none(environment: dict[str, st
         st.just(value=True),
         st.integers(1, 999_999),
         st.just(-1),
+        st.just(-1) | st.integers(1, 2**32 - 1),
     )
 )
 def test_what_slurm_writes_is_understood(told: Told) -> None:
@@ -337,6 +368,7 @@ def test_what_slurm_writes_is_understood(told: Told) -> None:
         "SLURM_JOB_UID": str(told.uid),
         "SLURM_JOB_GPUS": ",".join(map(str, told.indices)),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(told.percentage),
+        **({"SLURM_HET_JOB_ID": str(told.leader)} if told.leader > 0 else {}),
     }
 
     assert understand(environment) == told
@@ -375,7 +407,7 @@ def test_the_shell_passes_on_only_what_is_read_and_ends_with_0(tmp_path: Path) -
     words, *variables = called.splitlines()
     assert words == "node hook prolog"
     names = {each.partition("=")[0] for each in variables} - {"PWD", "_", "SHLVL"}  # the stand-in's own shell
-    assert names == set(MPS)
+    assert names == {*MPS, "SLURM_HET_JOB_ID"}
     assert f"SLURM_JOB_GPUS={hostile['SLURM_JOB_GPUS']}" in variables
 
 
@@ -394,6 +426,14 @@ def test_the_shell_leaves_before_python_where_there_is_nothing_to_do(
     tmp_path: Path, name: str, environment: dict[str, str]
 ) -> None:
     assert shell(tmp_path, name, environment) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["17", "17.18"])
+def test_the_shell_of_a_task_goes_on_where_something_is_published(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run/mpsfleet-jobs").mkdir(parents=True)
+    (tmp_path / "run/mpsfleet-jobs" / name).touch()
+
+    assert shell(tmp_path, "task_prolog", MPS)[1].startswith("node hook task-prolog\n")
 
 
 def test_the_shell_of_the_epilog_goes_on_for_a_job_that_is_recorded(tmp_path: Path) -> None:

@@ -153,6 +153,12 @@ def test_a_node_without_a_gpu_that_nobody_deployed_to_is_well(outcome: str) -> N
     assert judge(read._replace(deployed=True), Desired()).verdict == "critical"
 
 
+def test_a_quiesced_node_is_judged_by_nothing_else() -> None:
+    report = judge(facts({"control": Peer("refused")}, daemons=(), quiesced=True), DESIRED)
+
+    assert [(each.code, each.severity, each.origin) for each in report.findings] == [("quiesced", "warn", "either")]
+
+
 def test_a_node_wide_daemon_for_all_gpus_is_told_of_none() -> None:
     assert INSTANCE.gpus == ()
 
@@ -161,4 +167,4 @@ def test_every_code_is_made_by_some_case_or_has_a_reason_not_to() -> None:
     made = {code for _, _, expected, _ in NODE_CASES for code, _, _ in expected}
     made |= {code for _, _, expected, _ in CASES for code, _ in expected}
 
-    assert set(BY_NAME) - made == {"configuration-invalid", "gpu-unmatched"}  # tests of their own
+    assert set(BY_NAME) - made == {"configuration-invalid", "gpu-unmatched", "quiesced"}  # tests of their own

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from build import DESIRED, INSTANCE, OBSERVED, PID, SOUND, changed, daemon
 
-from mpsfleet.node import files, plan
+from mpsfleet.node import files, plan, table
+from mpsfleet.node.actions import Action, Installed, Kind, UnitState, Wanted
 from mpsfleet.node.model import Answers, Facts
-from mpsfleet.node.plan import Installed, Kind, UnitState, Wanted
 
 TEXT = "schema = 1\n"
 PROGRAM = files.program_path("0.1.0", "ab" * 32)
-WANTED = Wanted(DESIRED, files.table(DESIRED, TEXT, None), PROGRAM, (INSTANCE,))
+WANTED = Wanted(DESIRED, table.wanted(DESIRED, TEXT, None), PROGRAM, (INSTANCE,))
 UNIT = INSTANCE.unit
 RUNNING = UnitState(UNIT, "loaded", "active", "enabled", PID, stale=False)
 ALL = Installed(
     tuple((each.path, each.content) for each in WANTED.files), program=True, link=PROGRAM, user=True, units=(RUNNING,)
 )
 BARE = Installed(
-    tuple((each, None) for each in files.every_path()),
+    tuple((each, None) for each in table.every_path()),
     program=False,
     link=None,
     user=False,
@@ -25,11 +25,11 @@ BARE = Installed(
 )
 
 
-def deploy(installed: Installed, facts: Facts = SOUND, *, is_free: bool = False) -> tuple[plan.Action, ...]:
+def deploy(installed: Installed, facts: Facts = SOUND, *, is_free: bool = False) -> tuple[Action, ...]:
     return plan.apply(WANTED, installed, facts, is_free=is_free)
 
 
-def kinds(actions: tuple[plan.Action, ...]) -> list[Kind]:
+def kinds(actions: tuple[Action, ...]) -> list[Kind]:
     return [each.kind for each in actions]
 
 
@@ -45,7 +45,7 @@ def test_a_bare_node_gets_everything_in_order() -> None:
     assert found == [
         Kind.PROGRAM,
         Kind.LINK,
-        *[Kind.WRITE] * 5,
+        *[Kind.WRITE] * 8,
         Kind.ADD_USER,
         Kind.RELOAD,
         Kind.PREPARE,

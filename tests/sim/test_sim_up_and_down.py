@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from rehearsal import Rehearsal
 
 
-def test_four_nodes_are_up_in_two_seconds_and_gone_in_one(nothing_up: Rehearsal) -> None:
-    start = time.monotonic()
+def test_four_nodes_are_up_and_gone_again(nothing_up: Rehearsal) -> None:
     nothing_up.sim("up", "4")
-    up_s, folder = time.monotonic() - start, nothing_up.folder()
-    start = time.monotonic()
+    folder = nothing_up.folder()
     nothing_up.sim("down")
-    assert (up_s < 2.0, time.monotonic() - start < 1.0, folder.exists(), processes_below(folder)) == (
-        True,
-        True,
-        False,
-        [],
-    )
+    assert not folder.exists()
+    assert processes_below(folder) == []
 
 
 def test_a_second_fleet_of_the_same_name_is_refused_and_the_first_stays(nothing_up: Rehearsal) -> None:

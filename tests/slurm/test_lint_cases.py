@@ -30,6 +30,7 @@ class Case(NamedTuple):
     gres: tuple[tuple[str, str], ...] = ()
     gpus: str | None = None
     pipe_directory: str = "/run/nvidia-mps/node"
+    has_gres_conf: bool = True
 
 
 def gpus(*cards: tuple[int, str, str]) -> str:
@@ -110,6 +111,7 @@ CASES = (
         conf=(("ClusterName=lab", "JobContainerType=job_container/tmpfs"),),
         pipe_directory=IN_TMP,
     ),
+    Case("gres-conf-missing:None", gres=((GRES, ""),), has_gres_conf=False),
     Case("shard-fills-first:4", conf=((CONF, SHARD),), gres=((MPS, "Name=shard Count=8 File=/dev/nvidia0"),)),
 )
 SOUND = (
@@ -224,6 +226,8 @@ def found(case: Case, lint: Lint) -> dict[str, Any]:
     folder = lint.folder
     (folder / "slurm.conf").write_text(changed(CONF, case.conf), encoding="utf-8")
     (folder / "gres.conf").write_text(changed(GRES, case.gres), encoding="utf-8")
+    if not case.has_gres_conf:
+        (folder / "gres.conf").unlink()
     (folder / "secret").mkdir()  # a directory cannot be read as a file, by root either
     words = ["--slurm-conf", str(folder / "slurm.conf"), "--pipe-directory", case.pipe_directory, "--json"]
     if case.gpus is not None:

@@ -9,35 +9,48 @@ from typing import TYPE_CHECKING, Callable
 
 from mpsfleet import __version__, program
 from mpsfleet.errors import MpsfleetError, NotInEffect, Refused
-from mpsfleet.node import config, daemon, files, instances, plan, prepare, settings, topology, units
+from mpsfleet.node import (
+    config,
+    daemon,
+    extras,
+    files,
+    hook_files,
+    instances,
+    prepare,
+    settings,
+    table,
+    topology,
+    units,
+)
+from mpsfleet.node.actions import Installed, Kind
 from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import children
 from mpsfleet.node.host import files as disk
 from mpsfleet.node.model import Change, Unreadable
-from mpsfleet.node.plan import Kind
 from mpsfleet.node.probe import PROBE_USER, probe_user
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
+    from mpsfleet.node.actions import Action
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
     from mpsfleet.node.instances import Instance
-    from mpsfleet.node.plan import Action
 
 _START_S = 60.0
 _STOP_S = 30.0
 _QUICK_S = 20.0
 _COMMAND_S = 4.0
+_SYSUSERS = "/usr/bin/systemd-sysusers"
 _PROGRAM_CAP = 64 << 20  # bytes
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")  # what a package manager owns and upgrades
 
 
-def installed(host: Host, wanted: tuple[Instance, ...], program_path: str) -> plan.Installed:
+def installed(host: Host, wanted: tuple[Instance, ...], program_path: str) -> Installed:
     """Read what is on the node of what mpsfleet owns. Without systemd (in an image) nothing runs, and links tell."""
-    contents = tuple((each, _content(host, each)) for each in files.every_path())
-    names = units.known(host, tuple(each.unit for each in wanted))
+    contents = tuple((each, _content(host, each)) for each in table.every_path())
+    names = (*units.known(host, tuple(each.unit for each in wanted)), *extras.UNITS)
     booted = units.is_booted(host)
-    return plan.Installed(
+    return Installed(
         contents,
         _is_installed(host, program_path),
         disk.link_target(host.path(files.PROGRAM_LINK)),
@@ -146,7 +159,9 @@ def _write(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
 
 
 def _add_user(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
-    argv = (host.path("/usr/bin/systemd-sysusers"), files.SYSUSERS_PATH)
+    argv: tuple[str, ...] = (host.path(_SYSUSERS), files.SYSUSERS_PATH)
+    if host.root and not units.is_booted(host):  # an image: this machine's program writes the image's passwd
+        argv = (_SYSUSERS, f"--root={host.root}", os.path.basename(files.SYSUSERS_PATH))
     answer = children.run((children.Command(argv, _QUICK_S),))[0]
     if answer.rc != 0:
         detail = f"not added ({show(answer.err.strip() or 'systemd-sysusers is not there')}); `nobody` is used instead"
@@ -182,6 +197,9 @@ def start(host: Host, desired: Desired, instance: Instance) -> None:
 
 
 def _start(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
+    if action.instance is None:
+        units.tell(host, "start", action.unit, limit_s=_QUICK_S)
+        return (action.change,)
     start(host, desired, _instance(action))
     return (action.change,)
 
@@ -222,8 +240,9 @@ def _disable(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...
 
 def _remove(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
     disk.remove(host.path(action.path))
-    if action.path == CONFIG:
-        disk.remove_empty(host.path(os.path.dirname(CONFIG)))
+    folder = os.path.dirname(action.path)
+    if folder in (os.path.dirname(CONFIG), hook_files.DIRECTORY):
+        disk.remove_empty(host.path(folder))
     return (action.change,)
 
 

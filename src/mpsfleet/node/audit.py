@@ -54,7 +54,11 @@ def settle_process() -> None:
     """Take on nothing from the caller: working directory, umask and open descriptors are set from scratch."""
     os.chdir("/")
     os.umask(0o077)
-    for number in os.listdir("/proc/self/fd"):
+    try:
+        numbers = os.listdir("/proc/self/fd")
+    except FileNotFoundError:  # a chroot without /proc, where an image is made
+        return
+    for number in numbers:
         if int(number) > 2:  # noqa: PLR2004  # the three standard streams
             try:
                 os.set_inheritable(int(number), False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.errors import Refused
-from mpsfleet.node import act, cards, files, free, instances, plan, topology, units
+from mpsfleet.node import act, cards, extras, files, free, instances, plan, table, topology, units
+from mpsfleet.node.actions import Wanted
 from mpsfleet.node.desired import CONFIG
 from mpsfleet.node.host import children, locks
 from mpsfleet.node.host import files as disk
@@ -33,22 +34,23 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
     if text is None:
         text = disk.read(host.path(CONFIG)).decode()
     with locks.held(host, "node", _LOCK_WAIT_S):
+        if not units.is_booted(host):
+            return _into_image(host, desired, text, dry_run=dry_run)
         gpus = children.run((gpu.question(host, desired.nvidia_smi_timeout_s),))[0]
         found = _cards(host, desired, gpu.understand(gpus, desired.nvidia_smi_timeout_s))
         facts = probe(host, desired, found.known)
-        booted = units.is_booted(host)
-        if booted and lacks_gpus(facts, desired):
+        if lacks_gpus(facts, desired):
             message = "this node has no NVIDIA GPU, so nothing is deployed on it"
             return Outcome("apply", facts.node, dry_run=dry_run, skipped=message)
-        if not disk.executable(host.path(desired.control_binary)):
-            raise Refused(f"NVIDIA's control program {desired.control_binary} is not installed; {_PACKAGE}")
-        if booted and found.problem is not None:
+        _require_package(host, desired)
+        if found.problem is not None:
             raise Refused(found.problem)
-        wanted = plan.Wanted(
+        wanted = Wanted(
             desired,
-            files.table(desired, text, found.record),
+            table.wanted(desired, text, found.record),
             act.program_path(),
             instances.of(desired, found.known),
+            extras.units(desired),
         )
         installed = act.installed(host, wanted.instances, wanted.program)
         moves = plan.disruptions(wanted, installed, facts)
@@ -60,8 +62,32 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
             changes = tuple(each.change for each in actions)
             return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages, refused=waiting)
         changes = act.run(host, desired, actions)
-        after = (judge(probe(host, desired) if actions else facts, desired)) if booted else None
+        after = judge(probe(host, desired) if actions else facts, desired)
         return Outcome("apply", facts.node, False, changes, waiting, None, messages, after)
+
+
+def _into_image(host: Host, desired: Desired, text: str, *, dry_run: bool) -> Outcome:
+    """Put the files into a tree whose systemd does not run, and enable what its next boot starts.
+
+    Whatever GPUs are seen are the builder's, so none are recorded; a unit does that at the first boot.
+    """
+    _require_package(host, desired)
+    wanted = Wanted(
+        desired,
+        table.wanted(desired, text, None),
+        act.program_path(),
+        instances.of(desired, None),
+        extras.units(desired),
+    )
+    actions = plan.image(wanted, act.installed(host, wanted.instances, wanted.program))
+    changes = tuple(each.change for each in actions) if dry_run else act.run(host, desired, actions)
+    message = "systemd does not run here, as in an image: what is enabled starts at the next boot"
+    return Outcome("apply", short_name(host), dry_run, changes, messages=(message,))
+
+
+def _require_package(host: Host, desired: Desired) -> None:
+    if not disk.executable(host.path(desired.control_binary)):
+        raise Refused(f"NVIDIA's control program {desired.control_binary} is not installed; {_PACKAGE}")
 
 
 class _Found(NamedTuple):

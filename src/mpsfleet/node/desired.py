@@ -41,6 +41,9 @@ class Desired(NamedTuple):
     mps_gpus: tuple[int | str, ...] = ()  # indices, UUIDs, parts of a model's name; (): all
     compute_mode: str = ""  # "default" | "exclusive_process"; "": left as it is
     gpus_expected: int = -1  # -1: not checked
+    audit_minutes: int = 0  # of the audit's timer; 0: none
+    nhc: bool = False  # a check for LBNL NHC
+    profile: bool = False  # logins are told the pipe directory
     slurm_enabled: bool = True
     node_name: str = ""  # "": the short host name
     cluster: str = ""
@@ -79,6 +82,11 @@ _KEYS: dict[str, dict[str, _Key]] = {
         "compute_mode": _Key("compute_mode", "compute mode"),
         "expected": _Key("gpus_expected", "count"),
     },
+    "audit": {
+        "timer_minutes": _Key("audit_minutes", "minutes"),
+        "nhc": _Key("nhc", "flag"),
+    },
+    "jobs": {"profile": _Key("profile", "flag")},
     "slurm": {
         "enabled": _Key("slurm_enabled", "flag"),
         "node_name": _Key("node_name", "name"),

@@ -16,11 +16,13 @@ UNIT_FOLDER = "/etc/systemd/system"
 TEMPLATE = "nvidia-mps@.service"
 UNIT_PATHS = (f"{UNIT_FOLDER}/{NODE_UNIT}", f"{UNIT_FOLDER}/{TEMPLATE}")
 WANTS = f"{UNIT_FOLDER}/multi-user.target.wants"  # where `systemctl enable` puts its links
+TIMER_WANTS = f"{UNIT_FOLDER}/timers.target.wants"
 TMPFILES_PATH = "/etc/tmpfiles.d/mpsfleet.conf"
 SYSUSERS_PATH = "/etc/sysusers.d/mpsfleet.conf"
 PROGRAM_DIRECTORY = "/usr/lib/mpsfleet"
 PROGRAM_LINK = "/usr/sbin/mpsfleet"
 LOGROTATE_PATH = "/etc/logrotate.d/mpsfleet"
+QUIESCED = "/etc/mpsfleet/quiesced"
 KILL_SWITCH = "/etc/mpsfleet/off"
 MADE_BY = "# Written by mpsfleet (`mpsfleet node apply`); changes here are put back at the next deploy.\n"
 
@@ -30,8 +32,10 @@ Description=NVIDIA MPS control daemon for {what}
 Documentation=man:nvidia-cuda-mps-control(1)
 After=nvidia-persistenced.service nvidia-fabricmanager.service
 Before=slurmd.service
-StartLimitIntervalSec=60
+StartLimitIntervalSec=120
 StartLimitBurst=5
+# written by `mpsfleet node quiesce`, for work on the driver
+ConditionPathExists=!{quiesced}
 
 [Service]
 Type=exec
@@ -40,7 +44,7 @@ ExecStartPre=+{program} node prepare {name}
 ExecStart={program} node run-daemon {name}
 ExecStartPost=-+{program} node settle {name}
 Restart=on-failure
-RestartSec=2
+RestartSec=5
 # With the default, the death of the control daemon would kill the server and every job's client with it.
 KillMode=process
 TimeoutStartSec=45
@@ -111,6 +115,7 @@ def unit(desired: Desired) -> str:
         what="the GPUs of this node" if name == NODE else "GPU %i",
         program=PROGRAM_LINK,
         name=name,
+        quiesced=QUIESCED,
         pipe=instances.pipe_directory(desired, name),
         log=instances.log_directory(desired, name),
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JOB, UID, GPUS = "SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GPUS"
+LEADER = "SLURM_HET_JOB_ID"
 PERCENTAGE, SHARDS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "SLURM_SHARDS_ON_NODE"
 _LAST_ID = 0xFFFFFFFF  # job numbers and uids have 32 bits
 _LAST_INDEX = 1023
@@ -30,6 +31,7 @@ class Told(NamedTuple):
     has_gpus: bool  # SLURM_JOB_GPUS is there, understood or not
     percentage: int
     shards: int
+    leader: int = -1  # the number that the tasks of a heterogeneous job's component have
 
     @property
     def gres(self) -> str:
@@ -51,6 +53,7 @@ def understand(environment: Mapping[str, str]) -> Told:
         bool(gpus),
         _number(environment.get(PERCENTAGE, ""), _LAST_COUNT),
         _number(environment.get(SHARDS, ""), _LAST_COUNT),
+        _number(environment.get(LEADER, ""), _LAST_ID) or -1,
     )
 
 

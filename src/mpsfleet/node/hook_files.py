@@ -31,14 +31,16 @@ def _call(hook: str, *names: str) -> str:
 
 _PROLOG = f"""\
 {_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || exit 0
-{_call("prolog", told.JOB, told.UID, told.GPUS, told.PERCENTAGE)}"""
+{_call("prolog", told.JOB, told.LEADER, told.UID, told.GPUS, told.PERCENTAGE)}"""
 
 _EPILOG = f"""\
 {_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || [ -e "{jobs.DIRECTORY}/${told.JOB}" ] || exit 0
 {_call("epilog", told.JOB)}"""
 
 _TASK_PROLOG = f"""\
-{_HEAD}[ -n "${told.SHARDS}${told.PERCENTAGE}" ] && [ -r "{jobs.EXPORTS}/${told.JOB}" ] || exit 0
+{_HEAD}[ -n "${told.SHARDS}${told.PERCENTAGE}" ] || exit 0
+for each in "{jobs.EXPORTS}/${told.JOB}" "{jobs.EXPORTS}/${told.JOB}".*; do [ -r "$each" ] && break; done
+[ -r "$each" ] || exit 0
 {_call("task-prolog", told.JOB, told.SHARDS, told.PERCENTAGE)}"""
 
 

@@ -57,7 +57,7 @@ def prolog(host: Host, told: Told) -> None:
     desired, cards, chosen = _topology(host, told.indices)
     if chosen:
         jobs.write(host, record._replace(gpus=tuple(each.uuid for each in chosen)))
-    jobs.export(host, job, exports(desired, cards, chosen))
+    jobs.export(host, job, exports(desired, cards, chosen), told.leader)
     if not chosen:
         raise MpsfleetError(f"it is not known which GPUs job {job} has, so it counts for each of them")
 

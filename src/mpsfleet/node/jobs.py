@@ -129,20 +129,39 @@ def write(host: Host, job: Job) -> None:
     files.publish(f"{folder}/{job.name}", f"{content}\n".encode(), 0o600)
 
 
-def export(host: Host, job: int, variables: tuple[tuple[str, str], ...]) -> None:
-    """Publish what the tasks of a job are told, or take it away where that is nothing."""
+def export(host: Host, job: int, variables: tuple[tuple[str, str], ...], leader: int = -1) -> None:
+    """Publish what the tasks of a job are told, or take it away where that is nothing.
+
+    A component of a heterogeneous job has a number of its own in its Prolog, and its leader's in its tasks.
+    """
     folder = host.path(EXPORTS)
+    name = str(job) if leader < 0 else f"{leader}.{job}"
     if not variables:
-        files.remove(f"{folder}/{job}")
+        files.remove(f"{folder}/{name}")
         return
     files.ensure_directory(folder, 0o755)
     content = json.dumps({"schema": SCHEMA, "exports": dict(variables)})
-    files.publish(f"{folder}/{job}", f"{content}\n".encode(), 0o644)
+    files.publish(f"{folder}/{name}", f"{content}\n".encode(), 0o644)
 
 
 def exports(host: Host, job: int) -> tuple[tuple[str, str], ...] | Unreadable:
-    """Return what the tasks of a job are told, () where there is nothing. For any user."""
-    path = f"{EXPORTS}/{job}"
+    """Return what the tasks of a job, or of a heterogeneous job's components here, are told. For any user.
+
+    () where there is nothing.
+    """
+    try:
+        names = files.names(host.path(EXPORTS))
+    except OSError as error:
+        return Unreadable(f"{EXPORTS} cannot be listed: {error.strerror}")
+    found = {_exports(host, f"{EXPORTS}/{name}") for name in names if name == str(job) or name.startswith(f"{job}.")}
+    if len(found) > 1:
+        return Unreadable(
+            f"job {job} has components with different GPUs on this node, and a task cannot tell which it is"
+        )
+    return found.pop() if found else ()
+
+
+def _exports(host: Host, path: str) -> tuple[tuple[str, str], ...] | Unreadable:
     try:
         values = _document(host, host.path(path))["exports"]
         found = tuple((name, values[name]) for name in EXPORTED if name in values)
@@ -162,7 +181,8 @@ def forget(host: Host, job: int) -> bool:
     found = False
     for folder in (host.path(EXPORTS), host.path(DIRECTORY)):
         for name in files.names(folder):
-            if name == str(job) or name.startswith(f".{job}."):
+            published = name[1:].rpartition(".")[0] if name.startswith(".") else name
+            if published.rpartition(".")[2] == str(job):
                 found = files.remove(f"{folder}/{name}") or found
     return found
 

@@ -175,6 +175,7 @@ class Facts(NamedTuple):
     cards: tuple[Card, ...] | Unreadable | None  # the record of GPUs that the deploy left; None where there is none
     default: Directory | None  # NVIDIA's own pipe directory, where it is no instance's
     deployed: bool  # our unit is installed
+    quiesced: bool  # stopped on purpose, for work on the driver
     nvidia: bool  # the driver is loaded, or a device of NVIDIA's is on the bus
     owner_uid: int  # root's, or who plays root on a simulated node
 

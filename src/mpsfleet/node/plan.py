@@ -2,103 +2,55 @@
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mpsfleet.node import files
+from mpsfleet.node.actions import Action, Kind
+from mpsfleet.node.extras import UNITS as EXTRA_UNITS
+from mpsfleet.node.extras import every_path as extra_paths
 from mpsfleet.node.judge.directories import MODE
 from mpsfleet.node.judge.gpus import is_mode
 from mpsfleet.node.judge.limits import is_as_wanted, size
 from mpsfleet.node.model import Answers, Change, Directory, Unreadable
+from mpsfleet.node.table import every_path
 
 if TYPE_CHECKING:
-    from mpsfleet.node.desired import Desired
+    from mpsfleet.node.actions import Installed, UnitState, Wanted
     from mpsfleet.node.files import Owned
     from mpsfleet.node.instances import Instance
     from mpsfleet.node.model import Facts, Observed
 
 
-class Kind(enum.Enum):
-    """The closed set of what an acting verb can do to a node's files and units."""
-
-    PROGRAM = "write the program"
-    LINK = "point the link at the program"
-    WRITE = "write a file"
-    ADD_USER = "add the system user"
-    RELOAD = "have the service manager read its units again"
-    PREPARE = "prepare the directories"
-    ENABLE = "enable a unit"
-    START = "start a unit"
-    PERCENTAGE = "set the default thread percentage"
-    MEMORY = "set the default memory limits"
-    COMPUTE_MODE = "set a compute mode"
-    STOP = "stop a daemon"
-    DISABLE = "disable a unit"
-    REMOVE = "remove a file"
-    CLEAR = "remove a pipe directory"
-    UNINSTALL = "remove the program"
+_NO_MORE = "the configuration asks for it no more"
 
 
-class Action(NamedTuple):
-    """One step, with what a person reads about it."""
-
-    kind: Kind
-    change: Change
-    path: str = ""  # the file or directory it is about
-    content: bytes = b""
-    mode: int = 0
-    instance: Instance | None = None
-    unit: str = ""  # the unit it is about
-    gpu: str = ""  # the GPU (UUID) it is about
-    word: str = ""  # the value to set
-
-
-class UnitState(NamedTuple):
-    """What the service manager says about one of our units."""
-
-    unit: str
-    load: str  # "loaded" | "not-found" | ...
-    active: str  # "active" | "inactive" | "failed" | "activating" | ...
-    enabled: str  # "enabled" | "disabled" | ""
-    main_pid: int
-    stale: bool  # its file changed since it was read
-
-    @property
-    def runs(self) -> bool:
-        """Whether it has a daemon, or is getting one or losing it."""
-        return self.active not in ("inactive", "failed", "")
-
-
-class Installed(NamedTuple):
-    """What is on the node of what mpsfleet owns."""
-
-    contents: tuple[tuple[str, bytes | None], ...]  # by path; None where the file is not there
-    program: bool  # this very program is installed
-    link: str | None  # where /usr/sbin/mpsfleet points
-    user: bool  # the system user exists
-    units: tuple[UnitState, ...]  # every unit of ours that the node has or should have
-    booted: bool = True  # systemd runs; not so in an image
-
-    def content(self, path: str) -> bytes | None:
-        """Return the content of one file."""
-        return dict(self.contents).get(path)
-
-    def unit(self, name: str) -> UnitState:
-        """Return the state of a unit."""
-        return next((each for each in self.units if each.unit == name), UnitState(name, "", "inactive", "", 0, False))
-
-
-class Wanted(NamedTuple):
-    """What the node should have."""
-
-    desired: Desired
-    files: tuple[Owned, ...]
-    program: str  # path of this program
-    instances: tuple[Instance, ...]
+def image(wanted: Wanted, installed: Installed) -> tuple[Action, ...]:
+    """Return what deploys into a tree whose systemd does not run: files, and links for the next boot."""
+    return (*_files(wanted, installed), *_enable(wanted, installed))
 
 
 def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) -> tuple[Action, ...]:
     """Return what deploys the node. A daemon is stopped only where `is_free` says that no job can be on the node."""
+    actions = _files(wanted, installed)
+    if any(each.path.startswith(f"{files.UNIT_FOLDER}/") for each in actions) or any(
+        each.stale for each in installed.units
+    ):
+        actions.append(Action(Kind.RELOAD, Change("systemd", "reload", "units are read again")))
+    moves = disruptions(wanted, installed, facts)
+    is_free = is_free or not stops(moves)
+    if is_free:
+        actions += moves
+    actions += [Action(Kind.PREPARE, each) for each in preparations(facts)]
+    actions += _enable(wanted, installed)
+    if is_free and not facts.quiesced:  # no second daemon beside one that has to go first
+        actions += _start(wanted, installed, facts, restarted={each.unit for each in moves})
+    actions += [each for at in facts.instances for each in (*_percentage(at), *_memory(at))]
+    actions += _compute_modes(wanted, facts)
+    actions += _extras(wanted, installed)
+    return tuple(actions)
+
+
+def _files(wanted: Wanted, installed: Installed) -> list[Action]:
     actions: list[Action] = []
     program = wanted.program
     if not installed.program:
@@ -107,30 +59,13 @@ def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) 
         detail = f"link to {program}"
         change = Change(files.PROGRAM_LINK, "create" if installed.link is None else "replace", detail)
         actions.append(Action(Kind.LINK, change._replace(before=installed.link, after=program), files.PROGRAM_LINK))
-    unit_changed = False
     for each in wanted.files:
         now = installed.content(each.path)
-        if now == each.content:
-            continue
-        actions.append(_write(each, now))
-        unit_changed = unit_changed or each.path in files.UNIT_PATHS
+        if now != each.content:
+            actions.append(_write(each, now))
     if not installed.user:
         actions.append(Action(Kind.ADD_USER, Change("user mpsfleet", "create", "system user without a shell")))
-    if installed.booted and (unit_changed or any(each.stale for each in installed.units)):
-        actions.append(Action(Kind.RELOAD, Change("systemd", "reload", "units are read again")))
-    if not installed.booted:
-        return (*actions, *_enable(wanted, installed))
-    moves = disruptions(wanted, installed, facts)
-    is_free = is_free or not stops(moves)
-    if is_free:
-        actions += moves
-    actions += [Action(Kind.PREPARE, each) for each in preparations(facts)]
-    actions += _enable(wanted, installed)
-    if is_free:  # no second daemon beside one that has to go first
-        actions += _start(wanted, installed, facts, restarted={each.unit for each in moves})
-    actions += [each for at in facts.instances for each in (*_percentage(at), *_memory(at))]
-    actions += _compute_modes(wanted, facts)
-    return tuple(actions)
+    return actions
 
 
 def _write(each: Owned, now: bytes | None) -> Action:
@@ -145,6 +80,8 @@ def disruptions(wanted: Wanted, installed: Installed, facts: Facts) -> tuple[Act
     units = {each.unit: each for each in wanted.instances}
     actions: list[Action] = []
     for state in installed.units:
+        if state.unit in EXTRA_UNITS:
+            continue
         instance = units.get(state.unit)
         if instance is None:
             actions += _retire(state)
@@ -161,8 +98,7 @@ def disruptions(wanted: Wanted, installed: Installed, facts: Facts) -> tuple[Act
 def _retire(state: UnitState) -> list[Action]:
     actions = []
     if state.runs:
-        detail = "the configuration has no such daemon any more"
-        actions.append(Action(Kind.STOP, Change(state.unit, "stop", detail), unit=state.unit))
+        actions.append(Action(Kind.STOP, Change(state.unit, "stop", _NO_MORE), unit=state.unit))
     if state.enabled == "enabled":
         actions.append(Action(Kind.DISABLE, Change(state.unit, "disable", "it is enabled"), unit=state.unit))
     return actions
@@ -205,12 +141,32 @@ def _preparation(directory: Directory) -> Change:
 
 def _enable(wanted: Wanted, installed: Installed) -> list[Action]:
     actions = []
-    for each in wanted.instances:
-        state = installed.unit(each.unit)
+    for each in (*(instance.unit for instance in wanted.instances), *wanted.extra_units):
+        state = installed.unit(each)
         if state.enabled != "enabled":
-            change = Change(each.unit, "enable", f"it is {state.enabled or 'not installed'}")
-            actions.append(Action(Kind.ENABLE, change, unit=each.unit))
+            change = Change(each, "enable", f"it is {state.enabled or 'not installed'}")
+            actions.append(Action(Kind.ENABLE, change, unit=each))
     return actions
+
+
+def _extras(wanted: Wanted, installed: Installed) -> list[Action]:
+    """Start the timer that is wanted, and take away what is no longer asked for; no daemon hangs on these."""
+    actions = []
+    for each in EXTRA_UNITS:
+        state = installed.unit(each)
+        if each in wanted.extra_units:
+            if each.endswith(".timer") and not state.runs:
+                actions.append(Action(Kind.START, Change(each, "start", f"it is {state.active}"), unit=each))
+            continue
+        if state.runs:
+            actions.append(Action(Kind.STOP, Change(each, "stop", _NO_MORE), unit=each))
+        if state.enabled == "enabled":
+            actions.append(Action(Kind.DISABLE, Change(each, "disable", _NO_MORE), unit=each))
+    kept = {each.path for each in wanted.files}
+    left = (each for each in extra_paths() if each not in kept)
+    return actions + [
+        _remove(path, now.decode("utf-8", "replace")) for path in left if (now := installed.content(path)) is not None
+    ]
 
 
 def _start(wanted: Wanted, installed: Installed, facts: Facts, restarted: set[str]) -> list[Action]:
@@ -311,7 +267,7 @@ def remove(installed: Installed, facts: Facts) -> tuple[Action, ...]:
         if unit.enabled == "enabled":
             actions.append(Action(Kind.DISABLE, Change(unit.unit, "disable", "it is enabled"), unit=unit.unit))
     actions += _restored_modes(facts)
-    for path in reversed(files.every_path()):
+    for path in reversed(every_path()):
         now = installed.content(path)
         if now is not None:
             actions.append(_remove(path, now.decode("utf-8", "replace")))

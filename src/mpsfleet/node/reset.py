@@ -25,10 +25,10 @@ from mpsfleet.node.model import Change, Outcome, Unreadable
 from mpsfleet.node.probe import directories, probe, procfs
 
 if TYPE_CHECKING:
+    from mpsfleet.node.actions import UnitState
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
     from mpsfleet.node.model import Daemon, Facts, Process
-    from mpsfleet.node.plan import UnitState
 
 QUIT_S = 3  # seconds the daemon gives its servers
 _GRACE_S = 2.0
@@ -62,9 +62,9 @@ class _Scope(NamedTuple):
 
 def reset(host: Host, desired: Desired, options: Options) -> Outcome:
     """Reset daemons of this node and return what was done with the judgement after it. Refused, NotInEffect."""
-    act.refuse_when_off(host)
-    if disk.read_or_none(host.path(files.unit_path(desired))) is None:
-        raise Refused(f"{files.unit_path(desired)} is not on this node; deploy it first (playbook deploy_mps)")
+    _require_ready(host, desired)
+    if disk.exists(host.path(files.QUIESCED)):
+        raise Refused("this node is quiesced for work on the driver; end that with `mpsfleet node unquiesce`")
     with locks.held(host, "node", _LOCK_WAIT_S):
         instances = _chosen(host, desired, options.names)
         _require_free(host, desired, options, instances)
@@ -79,13 +79,66 @@ def reset(host: Host, desired: Desired, options: Options) -> Outcome:
         changes = prepare.prepare(host, instances)  # taken from users first: then who hears a command cannot change
         changes += _end(host, desired, options, scope)
         changes += _retire(host, desired, scope)
-        changes += prepare.prepare(host, instances)
-        for each in instances:
-            act.start(host, desired, each)
-            changes += (Change(each.unit, "start", "and its daemon answers"),)
+        changes += _start(host, desired, instances)
         after = judge(probe(host, desired), desired)
         _verify_as_user(host, desired, instances)
         return Outcome("reset", facts.node, dry_run=False, changes=changes, report=after)
+
+
+def quiesce(host: Host, desired: Desired, options: Options) -> Outcome:
+    """Stop the daemons of the node and keep them stopped over reboots, so that the driver can be exchanged."""
+    _require_ready(host, desired)
+    with locks.held(host, "node", _LOCK_WAIT_S):
+        instances = _chosen(host, desired, ())
+        _require_free(host, desired, options, instances)
+        facts = probe(host, desired)
+        scope = _scope(host, facts, instances, options)
+        there = disk.exists(host.path(files.QUIESCED))
+        mark = Change(files.QUIESCED, "create", "no unit of ours starts while it is there")
+        if options.dry_run:
+            stops = tuple(Change(each.unit, "stop", f"it is {each.active}") for each in scope.running())
+            return Outcome("quiesce", facts.node, dry_run=True, changes=(*(() if there else (mark,)), *stops))
+        changes: tuple[Change, ...] = ()
+        if not there:
+            disk.publish(host.path(files.QUIESCED), b"by `mpsfleet node quiesce`\n", 0o644)
+            changes += (mark,)
+        changes += prepare.prepare(host, instances) if scope.targets else ()
+        changes += _end(host, desired, options, scope)
+        return Outcome("quiesce", facts.node, False, changes, report=judge(probe(host, desired), desired))
+
+
+def unquiesce(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
+    """Let the daemons of the node start again, start them and verify. Needs no drain: nothing is ended."""
+    _require_ready(host, desired)
+    with locks.held(host, "node", _LOCK_WAIT_S):
+        instances = _chosen(host, desired, ())
+        facts = probe(host, desired)
+        gone = Change(files.QUIESCED, "remove", "the units may start again")
+        changes: tuple[Change, ...] = (gone,) if disk.exists(host.path(files.QUIESCED)) else ()
+        idle = tuple(at.instance for at in facts.instances if facts.serving(at) is None)
+        if dry_run:
+            starts = tuple(Change(each.unit, "start", "then verified as root and as a user") for each in idle)
+            return Outcome("unquiesce", facts.node, dry_run=True, changes=(*changes, *starts))
+        _require_sense(facts, desired, instances)  # the mark stays where the new driver does not work
+        disk.remove(host.path(files.QUIESCED))
+        changes += _start(host, desired, idle)
+        after = judge(probe(host, desired), desired)
+        _verify_as_user(host, desired, instances)
+        return Outcome("unquiesce", facts.node, dry_run=False, changes=changes, report=after)
+
+
+def _require_ready(host: Host, desired: Desired) -> None:
+    act.refuse_when_off(host)
+    if disk.read_or_none(host.path(files.unit_path(desired))) is None:
+        raise Refused(f"{files.unit_path(desired)} is not on this node; deploy it first (playbook deploy_mps)")
+
+
+def _start(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> tuple[Change, ...]:
+    changes = prepare.prepare(host, instances) if instances else ()
+    for each in instances:
+        act.start(host, desired, each)
+        changes += (Change(each.unit, "start", "and its daemon answers"),)
+    return changes
 
 
 def _chosen(host: Host, desired: Desired, names: tuple[str, ...]) -> tuple[Instance, ...]:

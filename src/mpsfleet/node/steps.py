@@ -30,8 +30,11 @@ def scontrol(host: Host) -> str | None:
 
 
 def understand(answer: Answer) -> tuple[Listed, ...] | Unreadable:
-    """Read `scontrol listpids`: a heading, then a line for each process of a job step. Without steps it ends with 1."""
-    if answer.rc is None or answer.missing:
+    """Read `scontrol listpids`: a heading, then a line for each process of a job step. Without steps it ends with 1.
+
+    A step daemon that was killed is told on stderr and its job not at all, though the job's processes may live (24.11).
+    """
+    if answer.rc is None or answer.missing or "slurmstepd" in answer.err:
         return Unreadable(f"Slurm's step daemons cannot be asked ({said(answer)})")
     rows = (line.split() for line in answer.out.splitlines())
     found = tuple(Listed(row[0], row[1]) for row in rows if len(row) >= _PID_AND_JOB and row[0].lstrip("-").isdigit())

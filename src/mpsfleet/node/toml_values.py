@@ -10,6 +10,7 @@ _MIB_PER_GIB = 1024
 _MOST_MEMORY = 1 << 20  # more is a typo
 _MOST_GPUS = 1024
 _LONGEST_NAME = 80
+_MOST_MINUTES = 1440  # a day
 
 
 def _path(value: object) -> tuple[object, str]:
@@ -32,6 +33,12 @@ def _percentage(value: object) -> tuple[object, str]:
 def _count(value: object) -> tuple[object, str]:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1024:  # noqa: PLR2004  # more is a typo
         return None, "must be a whole number from 0 to 1024"
+    return value, ""
+
+
+def _minutes(value: object) -> tuple[object, str]:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_MINUTES:
+        return None, "must be a whole number of minutes, 0 (none) to 1440"
     return value, ""
 
 
@@ -108,6 +115,7 @@ CHECKS: dict[str, Callable[[object], tuple[object, str]]] = {
     "name": _name,
     "seconds": _seconds,
     "mode": _mode,
+    "minutes": _minutes,
     "daemons": _daemons,
     "memory": _memory,
     "priority": _priority,

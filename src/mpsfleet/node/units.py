@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpsfleet.errors import MpsfleetError, NotInEffect
-from mpsfleet.node.files import WANTS
+from mpsfleet.node.actions import UnitState
+from mpsfleet.node.files import TIMER_WANTS, WANTS
 from mpsfleet.node.host import children, files
 from mpsfleet.node.instances import NODE_UNIT
-from mpsfleet.node.plan import UnitState
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def states(host: Host, units: tuple[str, ...]) -> tuple[UnitState, ...]:
 
 def linked(host: Host, units: tuple[str, ...]) -> tuple[UnitState, ...]:
     """Return the units as the links of an image tell: nothing runs there."""
-    enabled = files.names(host.path(WANTS))
+    enabled = {name for folder in (WANTS, TIMER_WANTS) for name in files.names(host.path(folder))}
     return tuple(
         UnitState(each, "", "inactive", "enabled" if each in enabled else "", 0, stale=False) for each in units
     )
@@ -67,7 +67,9 @@ def _state(unit: str, said: dict[str, str]) -> UnitState:
 
 def tell(host: Host, verb: str, *words: str, limit_s: float) -> None:
     """Run one systemctl command; NotInEffect with systemd's own words when it fails or does not end in time."""
-    answer = children.run((children.Command((host.path(_SYSTEMCTL), verb, *words), limit_s),))[0]
+    # In an image under --root, this machine's systemctl edits the image's links; there is nothing else to tell.
+    program = (_SYSTEMCTL, f"--root={host.root}") if host.root and not is_booted(host) else (host.path(_SYSTEMCTL),)
+    answer = children.run((children.Command((*program, verb, *words), limit_s),))[0]
     if answer.rc == 0:
         return
     said = f"no answer within {limit_s:g} s" if answer.rc is None else answer.err.strip().partition("\n")[0]

@@ -14,7 +14,7 @@ from mpsfleet.node.model import Outcome, Unreadable
 from mpsfleet.node.probe import probe, short_name
 from mpsfleet.node.render import json as render_json
 from mpsfleet.node.render import text as render_text
-from mpsfleet.node.reset import Options, reset
+from mpsfleet.node.reset import Options, quiesce, reset, unquiesce
 
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
@@ -63,7 +63,7 @@ def _parser(verb: str) -> _Parser:
         parser.add_argument("instance", nargs=which, default="", help="`node`, or a GPU's index (all of them)")
     if verb == "apply":
         parser.add_argument("--config", metavar="-", help="read the new node.toml from standard input")
-    if verb in ("reset", "remove"):
+    if verb in ("reset", "remove", "quiesce"):
         parser.add_argument("--any-drain", action="store_true", help="accept a drain that somebody else set")
     if verb == "reset":
         parser.add_argument(
@@ -79,6 +79,8 @@ _HELP = {
     "apply": "Deploy or repair what node.toml asks for. Ends a daemon only where the node is free.",
     "remove": "Take away all that apply put there. Logs stay.",
     "reset": "Stop, clean, start and verify the daemons. The node must be drained by us and idle.",
+    "quiesce": "Stop the daemons and keep them stopped, over reboots too, for work on the driver. Needs a free node.",
+    "unquiesce": "Start the daemons again after `quiesce`, and verify them.",
     "prepare": "Make the pipe and log directories safe for a start (the unit calls this).",
     "run-daemon": "Become the control daemon (the unit calls this).",
     "settle": "Wait until the started daemon answers (the unit calls this).",
@@ -93,6 +95,10 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     if verb == "reset":
         names = tuple(dict.fromkeys(str(each) for each in words.gpu))
         return reset(host, desired, Options(words.any_drain, words.others, words.dry_run, names))
+    if verb == "quiesce":
+        return quiesce(host, desired, Options(words.any_drain, dry_run=words.dry_run))
+    if verb == "unquiesce":
+        return unquiesce(host, desired, dry_run=words.dry_run)
     if verb == "prepare":  # the unit's start needs it, so the kill switch does not stop it
         return _prepare(host, desired, words.instance, dry_run=words.dry_run)
     act.refuse_when_off(host)

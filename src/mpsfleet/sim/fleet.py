@@ -25,7 +25,8 @@ LONGEST = 40  # bytes of the directory: a socket's path holds 107, and the longe
 _SWEEPS = 5
 _TAG = ".mpsfleet-sim"  # made first, removed last: by it an unfinished fleet is known for one
 _DIRECTORIES = (
-    "etc/mpsfleet", "etc/slurm", "etc/systemd/system", "etc/sysusers.d", "etc/tmpfiles.d", "proc", "run", "sim/pids",
+    "etc/mpsfleet", "etc/slurm", "etc/systemd/system", "etc/sysusers.d", "etc/tmpfiles.d", "proc", "run/systemd/system",
+    "sim/pids",
     "tmp", "usr/bin", "usr/lib", "usr/sbin", "var/log", "var/tmp",
 )  # fmt: skip
 _OPEN = ("tmp", "var/tmp")

@@ -29,7 +29,10 @@ def judge(facts: Facts, desired: Desired) -> Report:
     if not facts.deployed and lacks_gpus(facts, desired):
         return report(facts.node, ())
     findings: list[Finding] = []
-    for name, each in _JUDGES:
+    if facts.quiesced:
+        message = "MPS is stopped on this node for work on the driver (`mpsfleet node quiesce`)"
+        findings.append(finding("quiesced", "node", message))
+    for name, each in _JUDGES if not facts.quiesced else ():
         try:
             findings += each(facts, desired)
         except Exception as error:  # noqa: BLE001  # four turns; whatever it is, the node is not known to be well

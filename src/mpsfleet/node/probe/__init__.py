@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.node import instances, topology
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
-from mpsfleet.node.files import UNIT_PATHS
+from mpsfleet.node.files import QUIESCED, UNIT_PATHS
 from mpsfleet.node.host import children, files, processes
 from mpsfleet.node.model import (
     Answers,
@@ -136,6 +136,7 @@ def _probe(
         cards,
         _default(host, tuple(each.instance.pipe_directory for each in looks)),
         any(os.path.exists(host.path(each)) for each in UNIT_PATHS),
+        os.path.exists(host.path(QUIESCED)),
         os.path.exists(host.path(_DRIVER)) or _has_nvidia_device(host),
         host.owner_uid,
     )

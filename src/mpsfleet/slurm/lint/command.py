@@ -17,7 +17,7 @@ from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.show import show
 from mpsfleet.slurm.commands import USUAL_CONFS, Unreadable
 from mpsfleet.slurm.lint import gres_conf, judge_cluster, judge_gpus, judge_node, render, slurm_conf, wanted
-from mpsfleet.slurm.lint.findings import ordered, verdict
+from mpsfleet.slurm.lint.findings import Finding, Place, ordered, verdict
 from mpsfleet.slurm.lint.told import Gpu, Told, gpus_of, tell
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ def lint(words: argparse.Namespace, caller: Caller, root: str = "") -> int:
     told = _told(conf, gres, words.node)
     found = [*conf.findings, *(gres.findings if gres else ())]
     found += judge_cluster.judge(conf, told, judge_cluster.Site(words.pipe_directory, words.multi_user))
-    for each in told:
-        found += judge_node.judge(each)
+    if gres is None and words.node is None:
+        found.append(Finding("gres-conf-missing", Place(conf.path, 0), "there is no gres.conf beside it"))
+    else:
+        found += [finding for each in told for finding in judge_node.judge(each)]
     gpus = _gpus(words.gpus_json, told)
     if gpus is not None:
         found += judge_gpus.judge(told[0], gpus)

@@ -73,6 +73,7 @@ def as_json(
         "findings": [_object(each) for each in findings[:MOST_FINDINGS]],
         "changes": None if changed is None else [_change(each) for each in changed],
         "order": [] if not changed else list(wanted.ORDER),
+        "lines": lines(told, findings, changed),
     }
 
 

@@ -29,6 +29,12 @@ RULES: tuple[Rule, ...] = (
         "Run this as a user who may read the file.",
     ),
     Rule(
+        "gres-conf-missing",
+        "ok",
+        "Each node reads the gres.conf of its own.",
+        "Run this on the nodes too, each with its --node.",
+    ),
+    Rule(
         "include-missing",
         "critical",
         "Every daemon waits 60 s for the file, then ends.",
@@ -132,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "shared-files-mixed",
         "critical",
-        "slurmd ends: multiple configurations with and without File.",
+        "slurmd ends: some records have File while others do not.",
         "Write one line with a Count and no File, or only lines with File.",
     ),
     Rule("shared-count-low", "critical", "slurmd ends.", _COUNTS),
@@ -165,7 +171,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "mps-and-shard",
         "warn",
-        "Both are accepted for one GPU.",
+        "The GPU is given away twice: jobs with all of its mps and all of its shards run at once (22.05).",
         "Give a GPU either mps or shard.",
     ),
     Rule(

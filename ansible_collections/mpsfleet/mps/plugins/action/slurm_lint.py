@@ -1,0 +1,23 @@
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's side of `slurm_lint`: send the program where the target has none, or another version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program import run_module
+
+
+class ActionModule(ActionBase):
+    """Check the files of one host."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task."""
+        super().run(tmp, task_vars)
+        return run_module(self, "mpsfleet.mps.slurm_lint", self._task.args, task_vars)
