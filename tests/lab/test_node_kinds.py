@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from clusterlab.errors import LabError
 from clusterlab.record import read_record
 from clusterlab.suites import suite_called
 from fleet import Fleet
@@ -88,6 +89,27 @@ def test_a_compute_mode_is_roots_to_set_and_lasts_until_the_node_boots(kinds: Cl
     assert after == ["Default"] * 4
     assert kinds.exec("n2", ("ls", "/var/tmp/kept", "/run/gone")).stdout == "/var/tmp/kept\n"
     wait_until(lambda: kinds.node_state("n2") == "IDLE", "n2 is back in Slurm")
+
+
+def test_faults_of_a_gpu_show_in_nvidia_smi_and_in_the_drivers_own_files(kinds: Cluster) -> None:
+    def minors() -> list[str]:
+        return re.findall(r"\d+", kinds.exec("n2", ("sh", "-c", MINORS)).stdout)
+
+    with pytest.raises(LabError, match="GPU 3 of n2 is a Tesla T4, which knows no MIG mode"):
+        kinds.break_("n2", "mig", gpu=3)
+    kinds.break_("n2", "mig", gpu=0)
+    kinds.break_("n2", "gpu-missing", gpu=1)
+    migs = [row[0] for row in asked(kinds, "n2", "mig.mode.current")]
+    without_one = minors()
+    kinds.break_("n2", "driver-not-loaded")
+    smi = kinds.exec("n2", ("nvidia-smi",)).returncode
+    without_driver = minors()
+    kinds.mend("n2")
+
+    assert (migs, without_one) == (["Enabled", "[N/A]", "[N/A]"], ["2", "0", "1"])
+    assert (smi, without_driver) == (9, [])
+    assert [row[0] for row in asked(kinds, "n2", "mig.mode.current")] == ["Disabled", "Disabled", "[N/A]", "[N/A]"]
+    assert minors() == ["2", "3", "0", "1"]
 
 
 def test_with_gres_mps_two_gpus_worth_of_jobs_get_one_gpu_and_wait_for_each_other(

@@ -151,6 +151,7 @@ def test_a_node_without_a_gpu_that_nobody_deployed_to_is_well(outcome: str) -> N
     assert judge(read, Desired()).verdict == "ok"
     assert judge(read, Desired(gpus_expected=4)).verdict == "critical"
     assert judge(read._replace(deployed=True), Desired()).verdict == "critical"
+    assert judge(read._replace(nvidia=True), Desired()).verdict == "critical"
 
 
 def test_a_quiesced_node_is_judged_by_nothing_else() -> None:

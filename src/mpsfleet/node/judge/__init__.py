@@ -45,8 +45,7 @@ def judge(facts: Facts, desired: Desired) -> Report:
 
 def lacks_gpus(facts: Facts, desired: Desired) -> bool:
     """Tell a node that has no GPU of NVIDIA's and is not meant to have one."""
-    shown = facts.gpus.outcome == "none-found" or (facts.gpus.outcome == "missing" and not facts.nvidia)
-    return shown and desired.gpus_expected <= 0
+    return facts.gpus.outcome in ("none-found", "missing") and not facts.nvidia and desired.gpus_expected <= 0
 
 
 def _undeployed(each: Finding) -> Finding:
