@@ -188,7 +188,7 @@ def test_the_json_of_the_lint_is_as_shown() -> None:
     conf = slurm_conf.parse("/s/slurm.conf", text, lambda _: None)
     nodes_told = told.tell(conf, None, None)
     found = tuple(judge_cluster.judge(conf, nodes_told, judge_cluster.Site()))
-    changed = wanted.changes(conf, nodes_told, "mps", 100, is_multi_user=True)
+    changed = wanted.changes(conf, nodes_told, wanted.Want("mps", 100, {}, is_multi_user=True))
     assert shape(example("The check of Slurm's files")) == shape(
         lint_render.as_json(conf, None, nodes_told, found, changed)
     )

@@ -105,7 +105,8 @@ def _start(lab: Lab, wanted: Wanted, base: Path, package: MpsPackage) -> Record:
         layers.make_node_layer(lab, base, node, board, package.driver_version)
         has_mps = node == CONTROLLER or board.kinds
         mount_root(lab, node, (common, *((package.layer,) if has_mps else ()), base))
-        record = record.with_machine(Machine(node, boot(lab, node, suite, board)))
+        nspawn = boot(lab, node, suite, board, is_on_one_cpu=wanted.has_private_tmp)
+        record = record.with_machine(Machine(node, nspawn))
         write_record(lab, record)
     return record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -37,11 +38,15 @@ def mount_root(lab: Lab, node: str, lower: Sequence[Path]) -> None:
     )
 
 
-def boot(lab: Lab, node: str, suite: Suite, board: Board) -> ProcessId:
+def boot(lab: Lab, node: str, suite: Suite, board: Board, *, is_on_one_cpu: bool = False) -> ProcessId:
     """Start systemd-nspawn for a node and return its process at once; the boot goes on by itself.
 
     GPU devices are /dev/null under other names: gres.conf wants character devices. The host has no say in a node's
     control groups (`--register=no --keep-unit`), since it may run without systemd.
+
+    A job with a /tmp of its own needs a node that is_on_one_cpu: slurmstepd binds the job's mount namespace to a file,
+    which the kernel refuses (EINVAL) unless that namespace has a higher number than the node's. Linux 6.18 numbers them
+    per CPU: made on CPU 0 and then on CPU 1, 10 of 10 were refused; on one CPU, none of 20.
     """
     binds = [f"--bind={lab.state / 'home'}:/home"]
     binds += [f"--bind=/dev/null:/dev/nvidia{minor}" for minor in sorted(board.minors())]
@@ -57,6 +62,7 @@ def boot(lab: Lab, node: str, suite: Suite, board: Board) -> ProcessId:
                 "sh",
                 *(str(file) for file in groups),
                 "--",
+                *(("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))) if is_on_one_cpu else ()),
                 "systemd-nspawn",
                 "--quiet",
                 f"--directory={lab.root(node)}",

@@ -46,7 +46,9 @@ def reboot_node(lab: Lab, node: str, *, timeout_s: float = 60.0) -> str:
         end(wait_gone((init, machine.nspawn), timeout_s=SHUTDOWN_S), timeout_s=5)
         _remove_traces(lab, node)
         board = Board(()) if node == CONTROLLER else record.wanted.board(node)
-        record = record.with_machine(Machine(node, boot(lab, node, suite_called(record.suite), board)))
+        suite = suite_called(record.suite)
+        nspawn = boot(lab, node, suite, board, is_on_one_cpu=record.wanted.has_private_tmp)
+        record = record.with_machine(Machine(node, nspawn))
         write_record(lab, record)
         wait_until_booted(lab, record, deadline=time.monotonic() + timeout_s)
     return f"{node} has rebooted in {time.monotonic() - began:.1f} s"

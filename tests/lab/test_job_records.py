@@ -33,7 +33,6 @@ names = list(dict.fromkeys(word for line in lines for word in line.split() if wo
 turned = [line for name in names for line in reversed(lines) if name in line.split()]
 open("/etc/slurm/gres.conf", "w").write("\\n".join(turned) + "\\n")
 """
-INSTALL = "import os; os.makedirs({folder!r}, exist_ok=True); open({path!r}, 'wb').write({content!r}); os.chmod({path!r}, {mode})"
 WHY_NOT = """\
 import os, sys
 sys.path.insert(0, os.path.realpath("/usr/sbin/mpsfleet"))
@@ -69,11 +68,6 @@ def recording(deployed: Fleet) -> Iterator[Fleet]:
     machines = ("ctl", *cluster.nodes)
     for node in machines:
         cluster.must(node, "sh", "-c", "cat >> /etc/slurm/slurm.conf", stdin=SLURM_CONF)
-    for node in cluster.nodes:
-        for each in hook_files.owned():
-            path, content = each.path, each.content
-            code = INSTALL.format(folder=hook_files.DIRECTORY, path=path, content=content, mode=each.mode)
-            cluster.must(node, "python3", "-c", code)
     cluster.must(NODE, "cp", "/etc/slurm/gres.conf", "/etc/slurm/gres.conf.before")
     cluster.must(NODE, "python3", "-", stdin=TURN_ROUND)
     restart(deployed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,6 +182,7 @@ def test_the_role_writes_its_file_once_and_shows_the_lines(site: Site, bare_flee
     assert (done.rc, done.recap("n1")["changed"], again.recap("n1")["changed"]) == (0, 1, 0), done.out
     assert written[1:] == ["NodeName=n2 Name=mps Count=100 File=/dev/nvidia0"]
     assert "GresTypes=gpu,mps" in done.out
+    assert re.search(r"\+NodeName=n\[1-4\] .*Gres=gpu:a100:4,mps:100 ", done.out), done.out
     assert unchanged == (site.conf, site.gres)
     assert (broken.rc, broken.recap("n1")["failed"], broken.recap("n2")["failed"]) == (2, 1, 0)
     assert "Cuont is no key of gres.conf; Count is one" in broken.out

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from rehearsal import wait_until
 
 from mpsfleet.node import config, free, free_gpus
 from mpsfleet.node.host import Host
@@ -44,18 +45,6 @@ def test_a_gpu_without_clients_is_free(drained: Rehearsal) -> None:
     assert why_not(drained, 0) is None
 
 
-def test_clients_of_the_daemon_that_serves_the_gpu_are_evidence(fleet: Rehearsal) -> None:
-    host = Host.at(str(fleet.root("n1")))
-    fleet.break_node("n1", "clients-of-two-users")
-    named = procfs.named_mps(host)
-    assert not isinstance(named, Unreadable)
-
-    why = free_gpus.by_clients(host, config.load(host)[0], frozenset(uuids(fleet)[:1]), named)
-
-    fleet.mend("n1")
-    assert str(why).startswith("the MPS servers of nvidia-mps.service have clients (")
-
-
 def test_a_process_beside_mps_is_evidence_on_its_gpu_alone(drained: Rehearsal) -> None:
     drained.break_node("n1", "job-bypasses-mps")
 
@@ -69,3 +58,17 @@ def test_an_orphaned_server_of_ours_is_no_evidence_by_itself(drained: Rehearsal)
     drained.break_node("n1", "server-orphaned")
 
     assert why_not(drained, 3) is None
+
+
+def test_clients_of_the_daemon_that_serves_the_gpu_are_evidence(fleet: Rehearsal) -> None:
+    host = Host.at(str(fleet.root("n1")))
+    fleet.break_node("n1", "clients-of-two-users")
+
+    def why() -> str:
+        named = procfs.named_mps(host)
+        assert not isinstance(named, Unreadable)
+        return str(free_gpus.by_clients(host, config.load(host)[0], frozenset(uuids(fleet)[:1]), named))
+
+    is_so = wait_until(lambda: why().startswith("the MPS servers of nvidia-mps.service have clients ("))
+    fleet.mend("n1")
+    assert is_so

@@ -65,6 +65,8 @@ def test_one_node_is_judged_alone(lint: Lint) -> None:
         (("--gpus-json", "/nowhere", "--node", "n1"), 3, "There is no file /nowhere"),
         (("--want", "mpss"), 64, "invalid choice"),
         (("--shares", "0"), 64, "is not a number from 1"),
+        (("--shared", "n1"), 64, "is not a number from 1"),
+        (("--shared", "1:n["), 64, "is not a list of names"),
         (("--slurm-conf", ""), 64, "an empty name is no file"),
         (("--grse-conf", "x"), 64, "did you mean --gres-conf?"),
     ],
@@ -115,7 +117,7 @@ def test_files_lie_under_the_root(lint: Lint) -> None:
         (
             "shard",
             [
-                ("GresTypes=gpu,mps", "GresTypes=gpu,mps,shard"),
+                ("GresTypes=gpu,mps", "GresTypes=gpu,shard"),
                 ("NodeName=n1 CPUs=64 Gres=gpu:a100:2,mps:100", "NodeName=n1 CPUs=64 Gres=gpu:a100:2,shard:8"),
             ],
         ),
@@ -131,7 +133,7 @@ def test_a_bare_slurm_conf_gets_every_line_that_mps_needs(lint: Lint) -> None:
     conf = lint.folder / "slurm.conf"
     conf.write_text("Epilog=/site/epilog\nNodeName=n1 State=UNKNOWN\nPartitionName=p Nodes=ALL\n", encoding="utf-8")
     (lint.folder / "gres.conf").write_text("Name=gpu Type=a100 File=/dev/nvidia[0-3]\n", encoding="utf-8")
-    out = lint.run("--slurm-conf", str(conf), "--want", "shard", "--shares", "8", "--json")[1]
+    out = lint.run("--slurm-conf", str(conf), "--node", "n1", "--want", "shard", "--shares", "8", "--json")[1]
     assert [each["after"] for each in json.loads(out)["changes"]] == [
         "GresTypes=gpu,shard",
         "SelectType=select/cons_tres",
@@ -141,6 +143,15 @@ def test_a_bare_slurm_conf_gets_every_line_that_mps_needs(lint: Lint) -> None:
         "NodeName=n1 State=UNKNOWN Gres=gpu:a100:4,shard:32",
         "PartitionName=p Nodes=ALL ExclusiveUser=YES",
     ]
+
+
+def test_a_node_may_share_some_of_its_gpus(lint: Lint) -> None:
+    conf = lint.folder / "slurm.conf"
+    conf.write_text("NodeName=n[1-2] Gres=gpu:4\nNodeName=n3 Gres=gpu:4\n", encoding="utf-8")
+    (lint.folder / "gres.conf").unlink()
+    words = ("--slurm-conf", str(conf), "--want", "mps", "--shared", "1:n[1-2]", "--json")
+    lines = [each["after"] for each in json.loads(lint.run(*words)[1])["changes"] if "Gres" in each["before"]]
+    assert lines == ["NodeName=n[1-2] Gres=gpu:4,mps:100", "NodeName=n3 Gres=gpu:4,mps:400"]
 
 
 def test_the_lines_shown_leave_nothing_to_change(lint: Lint) -> None:
@@ -213,7 +224,7 @@ def test_no_text_breaks_the_parsers_and_judges(conf: str, gres: str, included: s
     for each in nodes:
         made += [*judge_node.judge(each), *judge_gpus.judge(each, (told.Gpu(0, "NVIDIA A100", is_under_mps=True),))]
     ordered = findings.ordered(made)
-    changes = wanted.changes(values, nodes, "mps", 100, is_multi_user=False)
+    changes = wanted.changes(values, nodes, wanted.Want("mps", 100, {"n1": 1}))
     shown = [
         *render.lines(nodes, ordered, changes),
         json.dumps(render.as_json(values, others, nodes, ordered, changes)),

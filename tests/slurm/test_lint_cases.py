@@ -19,6 +19,7 @@ GRES = (SOUND_FILES / "gres.conf").read_text(encoding="utf-8")
 MPS = "Name=mps Count=100 File=/dev/nvidia0"
 SHARD = CONF.replace("mps", "shard").replace("/shardfleet/", "/mpsfleet/").replace("shard:100", "shard:8")
 IN_TMP = "/tmp/nvidia-mps"  # noqa: S108  compared, never opened
+CAPS = "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap84"
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 
 
@@ -65,6 +66,7 @@ CASES = (
     Case("cpus-key:1", gres=(("File=/dev/nvidia0\n", "File=/dev/nvidia0 CPUs=0-3\n"),)),
     Case("gres-types:2", conf=(("GresTypes=gpu,mps", "GresTypes=gpu # ,mps"),)),
     Case("gres-types:None", conf=(("GresTypes=gpu,mps\n", ""),)),
+    Case("gres-types-both:2", conf=(("GresTypes=gpu,mps", "GresTypes=gpu,Shard,MPS"),)),
     Case("select-type:3", conf=(("cons_tres", "cons_res"),)),
     Case("select-type-unset:None", conf=(("SelectType=select/cons_tres\n", ""),)),
     Case("node-repeated:11", conf=(("PartitionName", "NodeName=n1 CPUs=4\nPartitionName"),)),
@@ -73,6 +75,7 @@ CASES = (
     Case("gpu-type:10", conf=gres_of("gpu:v100:2,mps:100")),
     Case("gpu-without-file:10", conf=gres_of("gpu:a100:2"), gres=((GRES, ""),)),
     Case("gpu-repeated:2 gpu-without-file", conf=gres_of("gpu:2"), gres=((GRES, "Name=gpu\nName=gpu\n"),)),
+    Case("gpu-repeated:3", conf=gres_of("gpu:2"), gres=((GRES, "AutoDetect=nvml\nName=gpu\nName=gpu\n"),)),
     Case("shared-without-gpu:10 gpu-count-high", conf=gres_of("mps:100")),
     Case("shared-without-gpu:10 gpu-without-file", gres=((GRES, ""),)),
     Case("shared-file-without-gpu:3", gres=((MPS, "Name=mps Count=100 File=/dev/nvidia7"),)),
@@ -88,9 +91,10 @@ CASES = (
     Case("shared-type:3", conf=gres_of("gpu:a100:2,mps:a100:100")),
     Case("count-uneven:10", conf=gres_of("gpu:a100:2,mps:201"), gres=((MPS, ""),)),
     Case("mps-percent:3", conf=gres_of("gpu:a100:2,mps:50"), gres=((MPS, MPS.replace("100", "50")),)),
+    Case("mps-percent:3 mps-several-gpus", gres=((MPS, "Name=mps Count=100 # 100% = 48 SM"),)),
     Case("mps-several-gpus:10", conf=gres_of("gpu:a100:2,mps:200"), gres=((MPS, ""),)),
     Case(
-        "mps-and-shard:10 shard-fills-first",
+        "mps-and-shard:10 shard-fills-first gres-types-both",
         conf=(("=gpu,mps", "=gpu,mps,shard"), *gres_of("gpu:a100:2,mps:100,shard:4")),
         gres=((MPS, f"{MPS}\nName=shard Count=4 File=/dev/nvidia0"),),
     ),
@@ -194,6 +198,22 @@ SOUND = (
                 ),
             ),
         ),
+    ),
+    (
+        "shards of a MIG device of several files",
+        Case(
+            "",
+            conf=(
+                ("=gpu,mps", "=gpu,shard"),
+                ("CR_Core_Memory", "CR_Core_Memory,LL_SHARED_GRES"),
+                *gres_of("gpu:1,shard:15"),
+            ),
+            gres=((GRES, f"Name=gpu  MultipleFiles={CAPS}\nName=shard Count=15   MultipleFiles={CAPS}\n"),),
+        ),
+    ),
+    (
+        "a node without GRES beside lines for everybody",
+        Case("", conf=(("PartitionName", "NodeName=nonesuch\nPartitionName"),)),
     ),
     ("several entries of one name", Case("", conf=gres_of("gpu:a100:1,gpu:a100:1,mps:100"))),
     ("the hardware agrees", Case("", gpus=TWO)),

@@ -90,3 +90,4 @@ class Wanted(NamedTuple):
     program: str  # path of this program
     instances: tuple[Instance, ...]
     extra_units: tuple[str, ...] = ()  # to be enabled beside the daemons'
+    abandoned: tuple[str, ...] = ()  # pipe directories of ours that no instance has any more

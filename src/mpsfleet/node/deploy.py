@@ -8,9 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.errors import Refused
-from mpsfleet.node import act, cards, extras, files, free, instances, plan, table, topology, units
+from mpsfleet.node import (
+    act,
+    cards,
+    config,
+    extras,
+    files,
+    free,
+    instances,
+    plan,
+    prepare,
+    table,
+    topology,
+    units,
+)
 from mpsfleet.node.actions import Wanted
-from mpsfleet.node.desired import CONFIG
+from mpsfleet.node.desired import CONFIG, DEFAULT_DIRECTORY
 from mpsfleet.node.host import children, locks
 from mpsfleet.node.host import files as disk
 from mpsfleet.node.judge import judge, lacks_gpus
@@ -21,6 +34,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
+    from mpsfleet.node.instances import Instance
 
 _LOCK_WAIT_S = 10.0
 _PACKAGE = (
@@ -45,25 +59,28 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
         _require_package(host, desired)
         if found.problem is not None:
             raise Refused(found.problem)
+        wanted_now = instances.of(desired, found.known)
         wanted = Wanted(
             desired,
             table.wanted(desired, text, found.record),
             act.program_path(),
-            instances.of(desired, found.known),
+            wanted_now,
             extras.units(desired),
+            _abandoned(host, wanted_now, found.before),
         )
         installed = act.installed(host, wanted.instances, wanted.program)
         moves = plan.disruptions(wanted, installed, facts)
         why = free.why_not(host, desired, any_drain=False) if plan.stops(moves) else None
+        units_waiting = tuple(each.unit for each in plan.stops(moves)) if why is not None else ()
         actions = plan.apply(wanted, installed, facts, is_free=why is None)
         waiting = "; ".join(plan.waiting(moves, why)) if why is not None else None
         messages = (*found.messages, *plan.foreign_daemons(installed, facts))
         if dry_run:
             changes = tuple(each.change for each in actions)
-            return Outcome("apply", facts.node, dry_run=True, changes=changes, messages=messages, refused=waiting)
+            return Outcome("apply", facts.node, True, changes, waiting, messages=messages, waiting=units_waiting)
         changes = act.run(host, desired, actions)
         after = judge(probe(host, desired) if actions else facts, desired)
-        return Outcome("apply", facts.node, False, changes, waiting, None, messages, after)
+        return Outcome("apply", facts.node, False, changes, waiting, None, messages, after, waiting=units_waiting)
 
 
 def _into_image(host: Host, desired: Desired, text: str, *, dry_run: bool) -> Outcome:
@@ -97,6 +114,18 @@ class _Found(NamedTuple):
     record: str | None  # None: the record stays as it is
     problem: str | None = None
     messages: tuple[str, ...] = ()
+    before: tuple[Card, ...] = ()  # as the last deploy recorded them
+
+
+def _abandoned(host: Host, wanted: tuple[Instance, ...], before: tuple[Card, ...]) -> tuple[str, ...]:
+    """Return the pipe directories that the node has by its present configuration and will have no more."""
+    there = disk.names(host.path(prepare.OWN_PARENT))
+    old = {f"{prepare.OWN_PARENT}/{name}" for name in there if name == instances.NODE or name.isdigit()}
+    desired, mistakes = config.load(host)
+    if not mistakes:
+        had = {each.pipe_directory for each in instances.of(desired, before or None)}
+        old |= {each for each in had if disk.exists(host.path(each))}
+    return tuple(sorted(old - {each.pipe_directory for each in wanted} - {DEFAULT_DIRECTORY}))
 
 
 def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
@@ -114,7 +143,7 @@ def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
             why = gpus.detail or f"nvidia-smi: {gpus.outcome}"
             problem = f"which daemons this node should run depends on its GPUs, and they cannot be read: {why}"
             return _Found(None, None, problem)
-        return _Found(known, cards.text(known) if known else None)
+        return _Found(known, cards.text(known) if known else None, before=before)
     there = {each.uuid for each in now}
     gone = tuple(each for each in before if each.uuid not in there)
     modes = {each.uuid: each.compute_mode for each in before}
@@ -129,7 +158,7 @@ def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
         "and deploy again"
         for each in gone
     )
-    return _Found(known, cards.text(known), _mig(desired, now), messages)
+    return _Found(known, cards.text(known), _mig(desired, now), messages, before)
 
 
 def _before(desired: Desired, card: Card, mode: str) -> str:

@@ -264,3 +264,4 @@ class Outcome(NamedTuple):
     messages: tuple[str, ...] = ()
     report: Report | None = None
     skipped: str | None = None  # why there is nothing to do on this node
+    waiting: tuple[str, ...] = ()  # units that must be stopped and were not; with them `refused` is about nothing else

@@ -40,6 +40,7 @@ def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) 
     is_free = is_free or not stops(moves)
     if is_free:
         actions += moves
+        actions += _abandoned(wanted, installed, facts, moves)
     actions += [Action(Kind.PREPARE, each) for each in preparations(facts)]
     actions += _enable(wanted, installed)
     if is_free and not facts.quiesced:  # no second daemon beside one that has to go first
@@ -48,6 +49,15 @@ def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) 
     actions += _compute_modes(wanted, facts)
     actions += _extras(wanted, installed)
     return tuple(actions)
+
+
+def _abandoned(wanted: Wanted, installed: Installed, facts: Facts, moves: tuple[Action, ...]) -> list[Action]:
+    """Clear the pipe directories that are no instance's any more, unless a daemon that stays serves them."""
+    ending = {installed.unit(each.unit).main_pid for each in stops(moves)}
+    daemons = () if isinstance(facts.daemons, Unreadable) else facts.daemons
+    served = {each.directory for each in daemons if each.process.pid not in ending}
+    detail = "no daemon has it any more"
+    return [Action(Kind.CLEAR, Change(each, "remove", detail), each) for each in wanted.abandoned if each not in served]
 
 
 def _files(wanted: Wanted, installed: Installed) -> list[Action]:

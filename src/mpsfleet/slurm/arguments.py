@@ -12,6 +12,7 @@ from typing import NoReturn
 from mpsfleet import codes
 from mpsfleet.errors import UsageError
 from mpsfleet.show import show
+from mpsfleet.slurm import hostlist
 from mpsfleet.slurm.lint.judge_cluster import DEFAULT_PIPE_DIRECTORY
 from mpsfleet.slurm.lint.wanted import WAYS
 from mpsfleet.slurm.reasons import MOST_GPU
@@ -85,6 +86,14 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     lint.add_argument("--multi-user", action="store_true", help="the daemons serve several users at once")
     lint.add_argument("--want", choices=WAYS, help="show the lines of slurm.conf that share GPUs in this way")
     lint.add_argument("--shares", type=_shares, metavar="N", help="with --want: of each GPU; default: mps 100, shard 4")
+    lint.add_argument(
+        "--shared",
+        action="append",
+        default=[],
+        type=_shared,
+        metavar="N:NODES",
+        help="with --want: N GPUs of these nodes are shared; default: those that gres.conf names, else all",
+    )
     return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict, "lint": lint}
 
 
@@ -122,6 +131,14 @@ def _shares(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{show(text, 60)} is not a number from 1 to 999999")
     return int(text)
+
+
+def _shared(text: str) -> tuple[int, tuple[str, ...]]:
+    count, _, nodes = text.partition(":")
+    try:
+        return _shares(count), hostlist.expand(nodes)
+    except hostlist.HostlistError as error:
+        raise argparse.ArgumentTypeError(f"{show(error, 80)}") from None
 
 
 def _seconds(text: str) -> float:

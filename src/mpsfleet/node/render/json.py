@@ -39,6 +39,7 @@ def outcome(value: Outcome) -> str:
         "changed": bool(value.changes),
         "changes": [each._asdict() for each in value.changes],
         "refused": value.refused,
+        "waiting": list(value.waiting),
         "failed": value.failed,
         "skipped": value.skipped,
         "messages": list(value.messages),

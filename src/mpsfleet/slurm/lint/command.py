@@ -52,17 +52,22 @@ def lint(words: argparse.Namespace, caller: Caller, root: str = "") -> int:
     if gpus is not None:
         found += judge_gpus.judge(told[0], gpus)
     findings = ordered(found)
-    way = words.want
-    changed = None
-    if way:
-        shares = wanted.DEFAULT_SHARES[way] if words.shares is None else words.shares
-        changed = wanted.changes(conf, told, way, shares, is_multi_user=words.multi_user)
+    want = _want(words)
+    changed = None if want is None else wanted.changes(conf, told, want)
     if words.json:
         text = json.dumps(render.as_json(conf, gres, told, findings, changed), separators=(",", ":"))
     else:
         text = "\n".join(render.lines(told, findings, changed))
     sys.stdout.write(f"{text}\n")
     return VERDICT_EXIT[verdict(findings)]
+
+
+def _want(words: argparse.Namespace) -> wanted.Want | None:
+    if words.want is None:
+        return None
+    shares = wanted.DEFAULT_SHARES[words.want] if words.shares is None else words.shares
+    gpus = {name: count for count, names in words.shared for name in names}
+    return wanted.Want(words.want, shares, gpus, words.multi_user)
 
 
 def _refuse_paths_under_sudo(words: argparse.Namespace, caller: Caller) -> None:

@@ -42,11 +42,14 @@ class Record:
     is_multiple: bool = False  # MultipleFiles: all files are one GPU
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """One word for each GPU: its file, or all its files (a MIG device has several)."""
+        return (",".join(self.files),) if self.is_multiple and self.files else self.files
+
+    @property
     def total(self) -> int:
         """How many there are."""
-        if self.count is not None:
-            return self.count
-        return 1 if self.is_multiple else max(len(self.files), 1)
+        return max(len(self.devices), 1) if self.count is None else self.count
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpsfleet.slurm.lint.findings import Finding, Place
+from mpsfleet.slurm.lint.gres_conf import SHARED
 from mpsfleet.slurm.lint.slurm_conf import HOOKS
 from mpsfleet.slurm.lint.told import shares
 
@@ -65,6 +66,8 @@ def _types(conf: SlurmConf, told: tuple[Told, ...]) -> Iterator[Finding]:
     setting = conf.get("grestypes")
     known = {each.strip().lower() for each in setting.value.split(",")} if setting else set()
     place = setting.place if setting else Place(conf.path, 0)
+    if setting and known.issuperset(SHARED):
+        yield Finding("gres-types-both", place, f"GresTypes is {setting.value}, with both mps and shard")
     for name in sorted({gres.name for each in told for gres in each.line.claimed}):
         if name.lower() not in known:
             what = f"GresTypes is {setting.value}" if setting else "GresTypes is not set"

@@ -46,7 +46,7 @@ def _model(record: Record, file: str, gpu: Gpu, by_minor: dict[int, Gpu]) -> Ite
 
 
 def _unnamed(told: Told, by_minor: dict[int, Gpu]) -> Iterator[Finding]:
-    named = {minor_of(file) for file in told.gpu_files}
+    named = {minor_of(file) for each in told.of("gpu") for file in each.files}
     missing = sorted(set(by_minor) - named)
     if told.gpu_files and missing:
         files = ", ".join(f"/dev/nvidia{each}" for each in missing)

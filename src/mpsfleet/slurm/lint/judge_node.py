@@ -24,13 +24,13 @@ def judge(told: Told) -> Iterator[Finding]:
 def _gpus(told: Told) -> Iterator[Finding]:
     lines, claimed = told.of("gpu"), told.claimed("gpu")
     yield from _repeated_devices(told, "gpu")
+    bare = [each for each in lines if not each.files]
+    if len({each.type for each in bare}) < len(bare):
+        yield Finding("gpu-repeated", bare[-1].place, "Name=gpu without File stands more than once")
     if told.is_detected or not (lines or claimed):
         return
     if claimed and not told.gpu_files:
         yield Finding("gpu-without-file", told.place, f"gres.conf names no device file for the {claimed} GPU(s)")
-    bare = [each for each in lines if not each.files]
-    if len({each.type for each in bare}) < len(bare):
-        yield Finding("gpu-repeated", bare[-1].place, "Name=gpu without File stands more than once")
     have = sum(each.total for each in lines)
     if lines and have != claimed:
         code = "gpu-count-low" if have < claimed else "gpu-count-high"
@@ -82,7 +82,7 @@ def _files(told: Told, name: str) -> Iterator[Finding]:
         what = "with and without File" if len(bare) < len(lines) else "more than once without File"
         yield Finding("shared-files-mixed", bare[-1].place, f"Name={name} stands {what}")
     for each in lines:
-        for file in (file for file in each.files if not told.is_detected and file not in told.gpu_files):
+        for file in (file for file in each.devices if not told.is_detected and file not in told.gpu_files):
             message = f"Name={name} has File={file}, and no line with Name=gpu has it"
             yield Finding("shared-file-without-gpu", each.place, message)
 
@@ -95,7 +95,7 @@ def _spread(told: Told, name: str) -> Iterator[Finding]:
             yield Finding("count-uneven", place, f"{name}:{total} cannot be spread evenly over {gpus} GPUs")
             return
     shares = told.per_file(name)
-    if any(each.total % len(each.files) for each in told.of(name) if each.files):
+    if any(each.total % len(each.devices) for each in told.of(name) if each.files):
         yield Finding("count-uneven", place, f"a Count of {name} cannot be spread evenly over its files")
     if name != "mps":
         return
@@ -119,7 +119,7 @@ def _both(told: Told) -> Iterator[Finding]:
 def _repeated_devices(told: Told, name: str) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for each in told.of(name):
-        for file in each.files:
+        for file in each.devices:
             if file in seen:
                 yield Finding("device-repeated", each.place, f"{file} stands at line {seen[file]} too (Name={name})")
             seen[file] = each.place.line

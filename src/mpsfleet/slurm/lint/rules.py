@@ -81,6 +81,12 @@ RULES: tuple[Rule, ...] = (
         "Add the name to GresTypes, on the nodes first.",
     ),
     Rule(
+        "gres-types-both",
+        "warn",
+        "Jobs with mps get a percentage reckoned from the shards, and jobs with one of the two lack their GPU's number.",
+        "Keep one of mps and shard in GresTypes.",
+    ),
+    Rule(
         "select-type",
         "critical",
         "slurmctld ends: shared gres requires select/cons_tres.",
@@ -170,7 +176,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "mps-and-shard",
-        "warn",
+        "critical",
         "The GPU is given away twice: jobs with all of its mps and all of its shards run at once (22.05).",
         "Give a GPU either mps or shard.",
     ),

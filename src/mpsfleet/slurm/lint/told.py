@@ -56,8 +56,8 @@ class Told:
 
     @property
     def gpu_files(self) -> tuple[str, ...]:
-        """Every device file of a gpu line, in order."""
-        return tuple(file for each in self.of("gpu") for file in each.files)
+        """The device file of every GPU that a gpu line names, in order; of several files all in one word."""
+        return tuple(file for each in self.of("gpu") for file in each.devices)
 
     def per_file(self, name: str) -> dict[str, int]:
         """Give how many shares of `name` each GPU has, by device file; {} where it is not known."""
@@ -69,13 +69,16 @@ class Told:
         if not any(each.files for each in lines):
             return dict.fromkeys(files, self.claimed(name) // len(files))
         for each in lines:
-            for file in each.files:
-                shares[file] = shares.get(file, 0) + each.total // len(each.files)
+            for file in each.devices:
+                shares[file] = shares.get(file, 0) + each.total // len(each.devices)
         return shares
 
 
 def tell(conf: SlurmConf, gres: GresConf | None, only: str | None) -> tuple[Told, ...]:
-    """Join the files for every node, or for one."""
+    """Join the files for every node, or for one.
+
+    Lines of gres.conf without NodeName are meant for whoever has the file: among all nodes, for those with a GRES.
+    """
     found: dict[tuple[int, tuple[int, ...], bool], tuple[list[str], NodeLine, tuple[Record, ...], bool]] = {}
     by_name, for_all = _by_node(gres)
     detect_by_name, detect_all = _detection(gres)
@@ -85,7 +88,8 @@ def tell(conf: SlurmConf, gres: GresConf | None, only: str | None) -> tuple[Told
             if only not in (None, name) or name in seen:  # a second line of a node is a finding of its own
                 continue
             seen.add(name)
-            records = tuple(sorted((*for_all, *by_name.get(name, ())), key=lambda each: each[0]))
+            everybodys = for_all if line.claimed or only is not None else []
+            records = tuple(sorted((*everybodys, *by_name.get(name, ())), key=lambda each: each[0]))
             is_detected = detect_by_name.get(name, detect_all) not in ("", "off")
             key = (number, tuple(each[0] for each in records), is_detected)
             found.setdefault(key, ([], line, tuple(each[1] for each in records), is_detected))[0].append(name)

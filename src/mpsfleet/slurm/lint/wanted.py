@@ -14,6 +14,8 @@ from mpsfleet.slurm.lint.gres_conf import SHARED
 from mpsfleet.slurm.lint.judge_cluster import runs_at_allocation
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from mpsfleet.slurm.gres import Gres
     from mpsfleet.slurm.lint.findings import Place
     from mpsfleet.slurm.lint.settings import Setting
@@ -46,19 +48,24 @@ class Change(NamedTuple):
     after: str
 
 
-def changes(
-    conf: SlurmConf, told: tuple[Told, ...], way: str, per_gpu: int, *, is_multi_user: bool
-) -> tuple[Change, ...]:
-    """Give the lines to change so that the nodes that were asked about share their GPUs by `way`.
+class Want(NamedTuple):
+    """How GPUs are to be shared."""
 
-    `way`: "mps", "shard", or "none" for no sharing GRES at all. `per_gpu`: the shares of each GPU that serves any.
-    """
+    way: str  # "mps", "shard", or "none" for no sharing GRES at all
+    per_gpu: int  # the shares of each GPU that is shared
+    gpus: Mapping[str, int]  # by node how many of its GPUs are; those that gres.conf names, else all, where not said
+    is_multi_user: bool = False
+
+
+def changes(conf: SlurmConf, told: tuple[Told, ...], want: Want) -> tuple[Change, ...]:
+    """Give the lines to change so that the nodes that were asked about share their GPUs in the wanted way."""
+    way = want.way
     lines = {each.line.place: each for each in told if each.claimed("gpu") or each.of("gpu")}
     if not lines:
         return ()
     found: list[Change] = []
     if way != NONE:
-        found += _listed(conf.get("grestypes"), "GresTypes", ("gpu", way))
+        found += _listed(conf.get("grestypes"), "GresTypes", ("gpu", way), _no_longer(conf, lines, way))
         select = conf.get("selecttype")
         if select is None or select.value.lower() != "select/cons_tres":
             found.append(_scalar(select, "SelectType", "select/cons_tres"))
@@ -66,8 +73,8 @@ def changes(
     if not runs_at_allocation(conf.get("prologflags")):
         found += _listed(conf.get("prologflags"), "PrologFlags", ("Alloc",))
     for each in lines.values():
-        found += _node(each, way, per_gpu)
-    if not is_multi_user:
+        found += _node(each, want)
+    if not want.is_multi_user:
         names = [name for each in told if each.line.place in lines for name in each.names]
         found += _partitions(conf, names)
     return tuple(found)
@@ -83,10 +90,17 @@ def _partitions(conf: SlurmConf, names: list[str]) -> list[Change]:
     return found
 
 
-def _listed(setting: Setting | None, key: str, names: tuple[str, ...]) -> list[Change]:
+def _no_longer(conf: SlurmConf, lines: Mapping[Place, Told], way: str) -> set[str]:
+    """Give the other way's name, unless a node that is not asked about has it: both at once mislead jobs."""
+    kept = {gres.name for each in conf.nodes if each.place not in lines for gres in each.claimed}
+    return set(SHARED) - {way} - kept
+
+
+def _listed(setting: Setting | None, key: str, names: tuple[str, ...], dropped: Collection[str] = ()) -> list[Change]:
     there = [each.strip() for each in setting.value.split(",") if each.strip()] if setting else []
-    missing = [each for each in names if each.lower() not in {word.lower() for word in there}]
-    return [_scalar(setting, key, ",".join((*there, *missing)))] if missing else []
+    kept = [each for each in there if each.lower() not in dropped]
+    wanted = [*kept, *(each for each in names if each.lower() not in {word.lower() for word in kept})]
+    return [] if wanted == there else [_scalar(setting, key, ",".join(wanted))]
 
 
 def _scalar(setting: Setting | None, key: str, value: str) -> Change:
@@ -95,16 +109,18 @@ def _scalar(setting: Setting | None, key: str, value: str) -> Change:
     return Change(setting.place, f"{setting.key}={setting.value}", f"{setting.key}={value}")
 
 
-def _node(told: Told, way: str, per_gpu: int) -> list[Change]:
+def _node(told: Told, want: Want) -> list[Change]:
+    way = want.way
     claimed = told.line.claimed
     gpus = told.claimed("gpu") or sum(each.total for each in told.of("gpu"))
     kept = [_word(each) for each in claimed if each.name not in SHARED]
     if not told.claimed("gpu"):
         kept += [f"gpu:{each.type}:{each.total}" if each.type else f"gpu:{each.total}" for each in told.of("gpu")]
-    serving = len({file for each in told.of(way) for file in each.files}) or gpus
-    wanted = ",".join((*kept, *([f"{way}:{serving * per_gpu}"] if way != NONE else [])))
+    named = len({file for each in told.of(way) for file in each.devices}) or gpus
+    serving = max((want.gpus[each] for each in told.names if each in want.gpus), default=named)
+    wanted = ",".join((*kept, *([f"{way}:{serving * want.per_gpu}"] if way != NONE else [])))
     same = {(each.name, each.count) for each in claimed if each.name in SHARED}
-    if same == ({(way, serving * per_gpu)} if way != NONE else set()):
+    if same == ({(way, serving * want.per_gpu)} if way != NONE else set()):
         return []
     written = [(each.key, each.value) for each in told.line.line.settings]
     after = [(key, value) for key, value in written if key.lower() != "gres"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program import run_module
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program import run_module, tell_skipped
 
 
 class ActionModule(ActionBase):
@@ -20,4 +20,4 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the task."""
         super().run(tmp, task_vars)
-        return run_module(self, "mpsfleet.mps.mps_node", self._task.args, task_vars)
+        return tell_skipped(self, run_module(self, "mpsfleet.mps.mps_node", self._task.args, task_vars), task_vars)

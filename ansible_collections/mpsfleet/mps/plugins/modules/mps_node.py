@@ -11,7 +11,10 @@ version_added: 0.1.0
 description:
   - Runs C(mpsfleet node apply) or C(mpsfleet node remove) on the node, which own every file that MPS needs there.
   - The program installs itself; it is sent along where the node has none, or another version.
-  - The module fails where the node is not well afterwards, and where the program refuses; a refusal changes nothing.
+  - The module fails where the node is not well afterwards, and where the program refuses.
+  - A refusal changes nothing, but for one. Where a daemon has to be stopped and the node is in use, that daemon runs on
+    as it is, all the rest is done, and RV(waiting) names its unit.
+  - A node without a GPU is skipped.
 author:
   - mpsfleet authors (!UNKNOWN)
 extends_documentation_fragment:
@@ -31,6 +34,12 @@ options:
       - The text of C(/etc/mpsfleet/node.toml). It is validated before it replaces the old one.
       - Without it the node's own file stays as it is.
     type: str
+  is_drained_for:
+    description:
+      - Whether the caller will drain the node where daemons have to be stopped. In check mode RV(waiting) is then a
+        warning, and no failure.
+    type: bool
+    default: false
   timeout:
     description:
       - Seconds after which the program is stopped. The next run takes up where it was.
@@ -76,10 +85,20 @@ messages:
   elements: str
 refused:
   description:
-    - The precondition that does not hold; nothing was changed then. Null where all hold.
+    - The precondition that does not hold. Null where all hold.
+    - Nothing was changed then, unless RV(waiting) names units; what was is in RV(changes).
     - In check mode the refusal of O(state=removed) is returned with a warning, since the drain that is missing may be
       one that an earlier task would have made.
   returned: always
+  type: str
+waiting:
+  description: The units whose daemon has to be stopped and was not, since the node is in use.
+  returned: always
+  type: list
+  elements: str
+msg:
+  description: Why the module failed, or why the node was skipped.
+  returned: when it failed or was skipped
   type: str
 report:
   description: The audit after the change, as M(mpsfleet.mps.mps_audit) returns it; null where none was made.
@@ -92,6 +111,17 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mpsfleet.mps.plugins.module_utils import acting, program
 
 
+def words_for(parameters: dict, is_check: bool) -> tuple:
+    """Return the program's words for the module's parameters."""
+    is_applied = parameters["state"] == "applied"
+    words = ("node", "apply" if is_applied else "remove", "--json")
+    if is_check:
+        words += ("--dry-run",)
+    if is_applied and parameters["config"] is not None:
+        words += ("--config", "-")
+    return words
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -99,20 +129,18 @@ def main() -> None:
             program.ARGUMENTS,
             state={"type": "str", "choices": ["applied", "removed"], "default": "applied"},
             config={"type": "str"},
+            is_drained_for={"type": "bool", "default": False},
             timeout={"type": "float", "default": 300},
         ),
         supports_check_mode=True,
         no_log=True,
     )
-    config = module.params["config"]
     is_applied = module.params["state"] == "applied"
-    words = ("node", "apply" if is_applied else "remove", "--json")
-    if module.check_mode:
-        words += ("--dry-run",)
-    if is_applied and config is not None:
-        words += ("--config", "-")
+    words = words_for(module.params, module.check_mode)
     try:
-        answer = program.ask(module.params, words, config or "", module.params["timeout"], module.tmpdir)
+        answer = program.ask(
+            module.params, words, module.params["config"] or "", module.params["timeout"], module.tmpdir
+        )
     except program.ProgramMissing:
         module.exit_json(changed=False, program_missing=True)
     except program.ProgramError as error:
@@ -121,13 +149,16 @@ def main() -> None:
         answer.values,
         is_judged=is_applied and not module.check_mode,
         is_refusal_told=module.check_mode and not is_applied,
+        is_drained_for=module.check_mode and module.params["is_drained_for"],
     )
     for message in result["messages"]:
         module.warn(message)
     result["diff"] = acting.diffs(answer.values.get("changes") or [])
     if result.get("failed"):
         module.fail_json(**result)
-    if result["refused"]:
+    if result["waiting"]:
+        module.warn("To be stopped, for which the node is drained first: {0}".format(", ".join(result["waiting"])))
+    elif result["refused"]:
         module.warn("As things are now this would be refused: {0}".format(result["refused"]))
     module.exit_json(**result)
 

@@ -11,7 +11,9 @@ version_added: 0.1.0
 description:
   - Runs C(mpsfleet node reset) on the node. It stops the control daemon with the least force that works, cleans its
     directories safely, starts it and verifies that root and ordinary users reach it.
-  - The program refuses, and changes nothing, unless the node is drained by mpsfleet, idle, and free of jobs.
+  - The program refuses, and changes nothing, unless the node is drained by mpsfleet, idle, and free of jobs. With
+    O(gpus) jobs may run on the node's other GPUs.
+  - A node without a GPU is skipped.
   - The module fails where the node is not well afterwards.
 author:
   - mpsfleet authors (!UNKNOWN)
@@ -23,6 +25,13 @@ options:
       - Accept a drain by somebody else. The drain itself is left as it is.
     type: bool
     default: false
+  gpus:
+    description:
+      - The GPUs whose daemons are reset, by nvidia-smi's index, on a node with a daemon for each GPU. Empty is all of
+        the node.
+    type: list
+    elements: int
+    default: []
   others:
     description:
       - End root's control daemons on other pipe directories as well, which hold the same GPUs.
@@ -40,6 +49,11 @@ seealso:
 EXAMPLES = r"""
 - name: Reset MPS on the drained node
   mpsfleet.mps.mps_reset:
+  become: true
+
+- name: Reset the daemon of one GPU, while jobs run on the others
+  mpsfleet.mps.mps_reset:
+    gpus: [2]
   become: true
 """
 
@@ -71,6 +85,15 @@ refused:
       task would have made.
   returned: always
   type: str
+waiting:
+  description: Always empty; M(mpsfleet.mps.mps_node) has it too.
+  returned: always
+  type: list
+  elements: str
+msg:
+  description: Why the module failed, or why the node was skipped.
+  returned: when it failed or was skipped
+  type: str
 report:
   description: The audit after the reset, as M(mpsfleet.mps.mps_audit) returns it; null where none was made.
   returned: always
@@ -82,25 +105,34 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mpsfleet.mps.plugins.module_utils import acting, program
 
 
+def words_for(parameters: dict, is_check: bool) -> tuple:
+    """Return the program's words for the module's parameters."""
+    words = ("node", "reset", "--json")
+    if is_check:
+        words += ("--dry-run",)
+    if parameters["any_drain"]:
+        words += ("--any-drain",)
+    for each in parameters["gpus"]:
+        words += ("--gpu", str(each))
+    if parameters["others"]:
+        words += ("--others",)
+    return words
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec=dict(
             program.ARGUMENTS,
             any_drain={"type": "bool", "default": False},
+            gpus={"type": "list", "elements": "int", "default": []},
             others={"type": "bool", "default": False},
             timeout={"type": "float", "default": 300},
         ),
         supports_check_mode=True,
         no_log=True,
     )
-    words = ("node", "reset", "--json")
-    if module.check_mode:
-        words += ("--dry-run",)
-    if module.params["any_drain"]:
-        words += ("--any-drain",)
-    if module.params["others"]:
-        words += ("--others",)
+    words = words_for(module.params, module.check_mode)
     try:
         answer = program.ask(module.params, words, "", module.params["timeout"], module.tmpdir)
     except program.ProgramMissing:

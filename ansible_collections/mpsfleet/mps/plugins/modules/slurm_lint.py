@@ -51,6 +51,12 @@ options:
     description:
       - With O(want), the shares of each GPU. Without it 100 for C(mps) and 4 for C(shard).
     type: int
+  shared_gpus:
+    description:
+      - With O(want), how many GPUs of each node are shared, by the node's name in Slurm. A node that is not named, or
+        whose number is 0, shares those that its gres.conf names, else all.
+    type: dict
+    default: {}
   fail_on:
     description:
       - From which verdict on the task fails. A verdict of C(unknown) fails with V(critical) too.
@@ -142,6 +148,10 @@ def words_for(parameters: dict, has_gpus: bool) -> tuple:
         words += ("--gpus-json=" + parameters["gpus"],)
     if parameters["multi_user"]:
         words += ("--multi-user",)
+    for count in sorted(set(parameters["shared_gpus"].values())):
+        if int(count):
+            nodes = sorted(name for name, each in parameters["shared_gpus"].items() if each == count)
+            words += ("--shared={0}:{1}".format(int(count), ",".join(nodes)),)
     if parameters["shares"]:
         words += ("--shares={0}".format(parameters["shares"]),)
     return words
@@ -160,12 +170,15 @@ def main() -> None:
             multi_user={"type": "bool", "default": False},
             want={"type": "str", "choices": ["mps", "shard", "none"]},
             shares={"type": "int"},
+            shared_gpus={"type": "dict", "default": {}},
             fail_on={"type": "str", "choices": ["critical", "warning", "never"], "default": "critical"},
             timeout={"type": "float", "default": 60},
         ),
         supports_check_mode=True,
         no_log=True,
     )
+    if not all(str(each).isdigit() for each in module.params["shared_gpus"].values()):
+        module.fail_json(msg="shared_gpus takes a number for each node, of the GPUs that are shared.")
     gpus = module.params["gpus"]
     has_gpus = bool(gpus) and os.path.exists((module.params["root"] or "") + gpus)
     try:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,6 +71,16 @@ def run_module(
             return _without_invocation(result)
     needed["program"] = packed(content)
     return _without_invocation(action._execute_module(module_name=module, module_args=needed, task_vars=task_vars))
+
+
+def tell_skipped(
+    action: ActionBase, result: dict[str, Any], task_vars: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Show why a host was skipped, of which Ansible's own output says no word; return the result as it is."""
+    if result.get("skipped") and result.get("msg"):
+        host = (task_vars or {}).get("inventory_hostname", action._task.delegate_to)
+        Display().display(printable(f"{host}: {result['msg']}"))
+    return result
 
 
 def _root(action: ActionBase, task_vars: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ NAMES = ("slurm_conf", "gres_conf", "node", "gpus", "pipe_directory", "want", "s
 
 
 def parameters(**changed: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(NAMES), "multi_user": False, **changed}
+    return {**dict.fromkeys(NAMES), "multi_user": False, "shared_gpus": {}, **changed}
 
 
 def test_nothing_said_is_nothing_passed_on() -> None:
@@ -34,3 +34,9 @@ def test_what_is_wanted_has_its_shares() -> None:
     words = words_for(parameters(want="shard", shares=8, multi_user=True), has_gpus=False)
 
     assert words[3:] == ("--want=shard", "--multi-user", "--shares=8")
+
+
+def test_nodes_with_as_many_shared_gpus_are_one_word() -> None:
+    words = words_for(parameters(shared_gpus={"n2": 1, "n1": 1, "n3": 4, "n4": 0}), has_gpus=False)
+
+    assert words[3:] == ("--shared=1:n1,n2", "--shared=4:n3")
