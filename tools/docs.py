@@ -67,7 +67,7 @@ that the files name are not looked at. Settings that do not concern MPS are not 
 The exit code is 0 without a warning (notes do not count), 1 with one, 2 with a critical finding, 3 where a file could
 not be read. Root under sudo takes no path: it reads the usual places and standard input.
 
-What Slurm does was seen on 22.05.8 and 24.11.5, on the lab's cluster.
+What Slurm does was seen on 22.05.8; that a daemon ends, on 24.11.5 too.
 
 | code | severity | what Slurm does | what to do |
 | --- | --- | --- | --- |

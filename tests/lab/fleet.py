@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clusterlab.locks import locked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -60,9 +62,11 @@ class Fleet:
         import collection  # the repository's own tool; no installed package
         from outcome import PASSED
 
-        subprocess.run((sys.executable, "tools/build_pyz.py"), cwd=REPOSITORY, check=True, capture_output=True)
-        assert collection.build().status == PASSED
-        assert collection.install(self.collections).status == PASSED
+        # Two test runs in one checkout write the same files.
+        with locked(REPOSITORY / "build" / "tests.lock", "building the collection", wait_s=120):
+            subprocess.run((sys.executable, "tools/build_pyz.py"), cwd=REPOSITORY, check=True, capture_output=True)
+            assert collection.build().status == PASSED
+            assert collection.install(self.collections).status == PASSED
 
     def play(
         self,

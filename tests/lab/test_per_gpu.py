@@ -130,6 +130,28 @@ def test_limits_that_a_restart_forgets_are_set_again_at_every_start(drained: Fle
     assert drained.audit(NODE)[0]["verdict"] == "ok"
 
 
+def test_tmp_cleaning_takes_other_files_of_that_age_and_touches_nothing_of_ours(drained: Fleet) -> None:
+    cluster = drained.cluster
+    in_tmp = CONFIG.replace("[mps]\n", '[mps]\npipe_directory = "/tmp/nvidia-mps"\n')
+    apply(drained, in_tmp)
+    cluster.must(NODE, "sh", "-c", "mkdir -p /tmp/other && touch /tmp/other/file && mkfifo /tmp/other/log")
+    # As after ten days: all in /tmp that is older than a second is old.
+    cluster.must(NODE, "sh", "-c", "cat > /etc/tmpfiles.d/tmp.conf", stdin="q /tmp 1777 root root 1s\n")
+    listing = ("sh", "-c", "find /tmp/nvidia-mps* | sort")
+    before = cluster.must(NODE, *listing).split()
+
+    cluster.must(NODE, "sh", "-c", "sleep 1.5; systemd-tmpfiles --clean")
+
+    cluster.must(NODE, "rm", "/etc/tmpfiles.d/tmp.conf")
+    after = cluster.must(NODE, *listing).split()
+    assert cluster.exec(NODE, ("ls", "/tmp/other/file", "/tmp/other/log")).stdout == ""
+    assert after == before
+    assert {"/tmp/nvidia-mps", "/tmp/nvidia-mps_0/log", "/tmp/nvidia-mps_3/control_lock"} <= set(after)
+    assert drained.audit(NODE)[0]["verdict"] == "ok"
+    apply(drained, CONFIG)
+    assert cluster.must(NODE, *listing).split() == ["/tmp/nvidia-mps"]
+
+
 def test_a_change_of_directories_waits_for_a_free_node_and_then_converges(per_gpu: Fleet) -> None:
     cluster, before = per_gpu.cluster, pids(per_gpu)
     moved = CONFIG.replace("[mps]\n", '[mps]\npipe_directory = "/run/mps"\n')

@@ -49,6 +49,14 @@ def test_a_person_reads_place_sentence_nodes_and_remedy(lint: Lint) -> None:
     ]
 
 
+def test_a_line_for_each_node_makes_one_finding(lint: Lint) -> None:
+    conf = lint.folder / "slurm.conf"
+    nodes = "".join(f"NodeName=n{number} Gres=gpu:a100:3,mps:100\n" for number in range(1, 5))
+    conf.write_text(CONF.replace("NodeName=n1 CPUs=64 Gres=gpu:a100:2,mps:100\n", nodes), encoding="utf-8")
+    (found,) = json.loads(lint.run("--slurm-conf", str(conf), "--json")[1])["findings"]
+    assert (found["code"], found["line"], found["nodes"]) == ("gpu-count-low", 10, "n[1-4]")
+
+
 def test_one_node_is_judged_alone(lint: Lint) -> None:
     conf = lint.folder / "slurm.conf"
     conf.write_text(CONF + "NodeName=n2 Gres=gpu:8\n", encoding="utf-8")
@@ -107,7 +115,12 @@ def test_files_lie_under_the_root(lint: Lint) -> None:
     (folder / "slurm.conf").write_text(CONF, encoding="utf-8")
     (folder / "gres.conf").write_text("Include /etc/slurm/more.conf\n", encoding="utf-8")
     (folder / "more.conf").write_text(GRES, encoding="utf-8")
-    assert lint.run(root=str(lint.folder / "image"), caller=SUDO)[:2] == (0, "1 node(s): no findings; verdict ok.\n")
+    root = str(lint.folder / "image")
+    assert lint.run(root=root, caller=SUDO)[:2] == (0, "1 node(s): no findings; verdict ok.\n")
+    gpus = {"schema": 1, "gpus": [{"minor": 0, "name": "NVIDIA A100", "instance": "0"}]}
+    (folder / "gpus.json").write_text(json.dumps(gpus), encoding="utf-8")
+    status, out, _ = lint.run("--node", "n1", "--gpus-json", "/etc/slurm/gpus.json", root=root)
+    assert (status, "the node has no /dev/nvidia1" in out) == (2, True)
 
 
 @pytest.mark.parametrize(

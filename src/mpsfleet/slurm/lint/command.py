@@ -48,7 +48,7 @@ def lint(words: argparse.Namespace, caller: Caller, root: str = "") -> int:
         found.append(Finding("gres-conf-missing", Place(conf.path, 0), "there is no gres.conf beside it"))
     else:
         found += [finding for each in told for finding in judge_node.judge(each)]
-    gpus = _gpus(words.gpus_json, told)
+    gpus = _gpus(words.gpus_json, told, source)
     if gpus is not None:
         found += judge_gpus.judge(told[0], gpus)
     findings = ordered(found)
@@ -140,13 +140,13 @@ def _told(conf: SlurmConf, gres: GresConf | None, only: str | None) -> tuple[Tol
     return told
 
 
-def _gpus(given: str | None, told: tuple[Told, ...]) -> tuple[Gpu, ...] | None:
+def _gpus(given: str | None, told: tuple[Told, ...], source: Source) -> tuple[Gpu, ...] | None:
     if given is None:
         return None
     if sum(len(each.names) for each in told) != 1:
         raise UsageError("--gpus-json is about one node: name it with --node.")
     if given != "-":
-        return gpus_of(_whole(given, _source("")))
+        return gpus_of(_whole(given, source))
     content = sys.stdin.buffer.read(LIMIT + 1)
     if len(content) > LIMIT:
         raise FileError(f"The record of GPUs is larger than {LIMIT} bytes; nothing was read.")

@@ -39,11 +39,17 @@ class Finding(NamedTuple):
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Give the findings, the worst first, then by place; equal ones once, with all their nodes."""
-    nodes: dict[Finding, dict[str, None]] = {}
-    for each in findings:
-        nodes.setdefault(each._replace(nodes=()), {}).update(dict.fromkeys(each.nodes))
-    whole = [each._replace(nodes=tuple(names)) for each, names in nodes.items()]
+    """Give the findings, the worst first, then by place.
+
+    The same about several nodes is one finding, at the first of their lines: a site may have a line for each node.
+    """
+    first: dict[tuple[str, ...], Finding] = {}
+    nodes: dict[tuple[str, ...], dict[str, None]] = {}
+    for each in sorted(findings, key=lambda each: each.place):
+        key = (each.code, each.message, each.place.file, "" if each.nodes else str(each.place.line))
+        first.setdefault(key, each)
+        nodes.setdefault(key, {}).update(dict.fromkeys(each.nodes))
+    whole = [each._replace(nodes=tuple(nodes[key])) for key, each in first.items()]
     return tuple(sorted(whole, key=lambda each: (-SEVERITIES.index(each.severity), each.place, each.code)))
 
 

@@ -117,9 +117,9 @@ def _both(told: Told) -> Iterator[Finding]:
 
 
 def _repeated_devices(told: Told, name: str) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
+    seen: set[str] = set()
     for each in told.of(name):
         for file in each.devices:
             if file in seen:
-                yield Finding("device-repeated", each.place, f"{file} stands at line {seen[file]} too (Name={name})")
-            seen[file] = each.place.line
+                yield Finding("device-repeated", each.place, f"{file} stands more than once with Name={name}")
+            seen.add(file)

@@ -1,7 +1,7 @@
 """Every code of the lint: how severe it is, what Slurm does about it, and what a person can do.
 
-The one table that judges, output and documentation read. What Slurm does was seen on 22.05.8 and 24.11.5 unless a
-version is named.
+The one table that judges, output and documentation read. What Slurm does was seen on 22.05.8; that a daemon ends, on
+24.11.5 too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RULES: tuple[Rule, ...] = (
         "Every daemon waits 60 s for the file, then ends.",
         "Create the file first, then the Include line.",
     ),
-    Rule("include-cycle", "critical", "The daemons never come to an end.", "Take the Include line out."),
+    Rule("include-cycle", "critical", "slurmd reads on without an end (22.05).", "Take the Include line out."),
     Rule(
         "line-not-understood",
         "critical",
@@ -83,7 +83,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "gres-types-both",
         "warn",
-        "Jobs with mps get a percentage reckoned from the shards, and jobs with one of the two lack their GPU's number.",
+        "A job's percentage is reckoned from the shards, and jobs with one of the two lack their GPU's number.",
         "Keep one of mps and shard in GresTypes.",
     ),
     Rule(

@@ -16,7 +16,8 @@ name: toml_value
 short_description: Write a value as TOML
 version_added: 0.1.0
 description:
-  - Writes a text, number or boolean as a value of a TOML file, with everything escaped that TOML wants escaped.
+  - Writes a text, number, boolean or list of GPUs as a value of a TOML file, with everything escaped that TOML wants
+    escaped.
 author:
   - mpsfleet authors (!UNKNOWN)
 positional: kind
@@ -28,8 +29,9 @@ options:
   kind:
     description:
       - What the value must be. V(number) and V(boolean) also read a value in quotes, V(string) also a number.
+      - V(gpus) is a list that names GPUs by index, UUID or model. An index may be in quotes.
     type: str
-    choices: [as it is, string, number, boolean]
+    choices: [as it is, string, number, boolean, gpus]
     default: as it is
 """
 

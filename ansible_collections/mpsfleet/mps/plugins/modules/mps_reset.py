@@ -37,6 +37,11 @@ options:
       - End root's control daemons on other pipe directories as well, which hold the same GPUs.
     type: bool
     default: false
+  is_drained_for:
+    description:
+      - Whether the caller will drain the node. A refusal in check mode is then told in RV(refused) without a warning.
+    type: bool
+    default: false
   timeout:
     description:
       - Seconds after which the program is stopped. The next run takes up where it was.
@@ -85,11 +90,6 @@ refused:
       task would have made.
   returned: always
   type: str
-waiting:
-  description: Always empty; M(mpsfleet.mps.mps_node) has it too.
-  returned: always
-  type: list
-  elements: str
 msg:
   description: Why the module failed, or why the node was skipped.
   returned: when it failed or was skipped
@@ -127,6 +127,7 @@ def main() -> None:
             any_drain={"type": "bool", "default": False},
             gpus={"type": "list", "elements": "int", "default": []},
             others={"type": "bool", "default": False},
+            is_drained_for={"type": "bool", "default": False},
             timeout={"type": "float", "default": 300},
         ),
         supports_check_mode=True,
@@ -140,9 +141,10 @@ def main() -> None:
     except program.ProgramError as error:
         module.fail_json(msg=str(error))
     result = acting.acting_result(answer.values, is_judged=not module.check_mode, is_refusal_told=module.check_mode)
+    del result["waiting"]  # a reset stops all or nothing
     if result.get("failed"):
         module.fail_json(**result)
-    if result["refused"]:
+    if result["refused"] and not module.params["is_drained_for"]:
         module.warn("As things are now this would be refused: {0}".format(result["refused"]))
     module.exit_json(**result)
 

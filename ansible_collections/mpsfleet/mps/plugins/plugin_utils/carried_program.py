@@ -73,9 +73,7 @@ def run_module(
     return _without_invocation(action._execute_module(module_name=module, module_args=needed, task_vars=task_vars))
 
 
-def tell_skipped(
-    action: ActionBase, result: dict[str, Any], task_vars: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def tell_skipped(action: ActionBase, result: dict[str, Any], task_vars: Mapping[str, Any] | None) -> dict[str, Any]:
     """Show why a host was skipped, of which Ansible's own output says no word; return the result as it is."""
     if result.get("skipped") and result.get("msg"):
         host = (task_vars or {}).get("inventory_hostname", action._task.delegate_to)

@@ -21,7 +21,8 @@ SICK = {
 
 
 def answer(**changed: Any) -> dict[str, Any]:
-    return {"changed": False, "changes": [], "messages": [], "refused": None, "failed": None, "report": None, **changed}
+    unchanged = {"changed": False, "changes": [], "messages": [], "refused": None, "failed": None, "report": None}
+    return {**unchanged, "dry_run": False, "waiting": [], "skipped": None, **changed}
 
 
 def test_nothing_to_do_changes_nothing_and_does_not_fail() -> None:
@@ -42,6 +43,45 @@ def test_a_refusal_that_is_told_does_not_fail() -> None:
 
     assert "failed" not in result
     assert result["refused"] == "The node is not drained."
+
+
+CHANGE = {"what": "/etc/x", "action": "replace", "detail": "new"}
+
+
+@pytest.mark.parametrize(("is_check", "words"), [(False, "All else was done."), (True, "All else would be done.")])
+def test_a_daemon_that_waits_to_be_stopped_fails_and_keeps_what_was_changed(is_check: bool, words: str) -> None:
+    said = answer(
+        refused="x runs on as it is", waiting=["x"], changed=True, changes=[CHANGE], report=SICK, dry_run=is_check
+    )
+
+    result = acting.acting_result(said, is_judged=not is_check, is_refusal_told=False)
+
+    assert (result["failed"], result["changed"], result["changes"]) == (True, True, [CHANGE])
+    assert (result["waiting"], result["report"]) == (["x"], SICK)
+    assert result["msg"] == f"x runs on as it is. {words}"
+
+
+def test_a_daemon_that_waits_does_not_fail_where_the_node_will_be_drained_for_it() -> None:
+    said = answer(refused="x runs on as it is", waiting=["x"], changed=True, changes=[CHANGE], dry_run=True)
+
+    result = acting.acting_result(said, is_judged=False, is_refusal_told=False, is_drained_for=True)
+
+    assert "failed" not in result
+    assert (result["waiting"], result["refused"]) == (["x"], "x runs on as it is")
+
+
+def test_any_other_refusal_fails_also_where_the_node_would_be_drained() -> None:
+    said = answer(refused="NVIDIA's control program is not installed", dry_run=True)
+
+    assert acting.acting_result(said, is_judged=False, is_refusal_told=False, is_drained_for=True)["failed"]
+
+
+def test_a_node_without_a_gpu_is_skipped_and_says_why() -> None:
+    result = acting.acting_result(answer(skipped="this node has no NVIDIA GPU"), is_judged=True, is_refusal_told=False)
+
+    assert (result["skipped"], result["changed"]) == (True, False)
+    assert result["msg"] == "this node has no NVIDIA GPU"
+    assert "failed" not in result
 
 
 @pytest.mark.parametrize("is_check", [True, False])

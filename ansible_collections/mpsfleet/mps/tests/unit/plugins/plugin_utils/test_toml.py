@@ -32,6 +32,9 @@ from ansible_collections.mpsfleet.mps.plugins.plugin_utils.toml import toml_valu
         (True, "as it is", "true"),
         (3, "as it is", "3"),
         ("3", "as it is", '"3"'),
+        ([0, "2"], "gpus", "[0, 2]"),
+        (["GPU-5a3c", "Tesla T4", 4090, "4090"], "gpus", '["GPU-5a3c", "Tesla T4", "4090", "4090"]'),
+        ([], "gpus", "[]"),
     ],
 )
 def test_a_value_is_written_as(value: object, kind: str, text: str) -> None:
@@ -49,6 +52,10 @@ def test_a_value_is_written_as(value: object, kind: str, text: str) -> None:
         ("maybe", "boolean", "'maybe' is neither true nor false"),
         (None, "as it is", "None is a NoneType"),
         ([1], "as it is", "is a list"),
+        ("0,1", "gpus", "'0,1' is no list"),
+        (0, "gpus", "'0' is no list"),
+        (["all"], "gpus", "'all' names no GPU"),
+        ([True], "gpus", "'True' names no GPU"),
         (1, "date", "no kind 'date'"),
     ],
 )
