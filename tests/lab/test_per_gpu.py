@@ -49,6 +49,9 @@ def per_gpu(deployed: Fleet) -> Iterator[Fleet]:
     apply(deployed, before)
     deployed.undrain(NODE)
     deployed.well(NODE)
+    modes = deployed.cluster.must(NODE, "nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader")
+    assert set(modes.split()) == {"Default"}, "what the deploy found is put back"
+    assert "nothing to apply" in apply(deployed)
 
 
 @pytest.fixture
@@ -166,9 +169,11 @@ def test_a_change_of_directories_waits_for_a_free_node_and_then_converges(per_gp
     per_gpu.undrain(NODE)
 
     assert waiting.returncode == 75
+    assert "refused: node n3 is IDLE, not drained; drain it first" in waiting.stdout
     assert (
-        "runs on as it is (it serves /run/nvidia-mps/0, not /run/mps_0): node n3 is IDLE, not drained" in waiting.stdout
-    )
+        "these daemons run on as they are: nvidia-mps@0.service (it serves /run/nvidia-mps/0, not /run/mps_0), "
+        "nvidia-mps@1.service"
+    ) in waiting.stdout
     assert untouched == before
     assert directories == []
     assert verdict["verdict"] == "ok", verdict

@@ -153,6 +153,8 @@ def test_adding_mps_by_the_printed_recipe_drains_nothing(site: Site, bare_fleet:
 
 
 def test_the_controller_first_drains_the_nodes(site: Site) -> None:
+    if site.cluster.must("ctl", "scontrol", "--version").split()[1].startswith("20.11."):
+        pytest.skip("Slurm 20.11 leaves the nodes in service")
     conf, _ = recipe(site)
     site.give(site.cluster.controller, conf, None)
     site.restart_slurmctld()
@@ -228,6 +230,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 GresTypes=gpu,mps
 NodeName=n1 CPUs=64 RealMemory=256000 Gres=gpu:a100:4,mps:400 State=UNKNOWN
@@ -235,6 +238,9 @@ PartitionName=gpu Nodes=n1 ExclusiveUser=YES
 """
 GPUS = "Name=gpu Type=a100 File=/dev/nvidia[0-3]\n"
 SHARES = "".join(f"Name=mps Count=100 File=/dev/nvidia{gpu}\n" for gpu in range(4))
+
+
+LINEAR = BASE.replace("SelectType=select/cons_tres\nSelectTypeParameters=CR_Core", "SelectType=select/linear")
 
 
 class Broken(NamedTuple):
@@ -252,13 +258,13 @@ def of_node(gres: str) -> str:
 
 
 REFUSED = (
-    Broken("select-type", "slurmctld", "requires the use of select/cons_tres", BASE.replace("cons_tres", "linear")),
+    Broken("select-type", "slurmctld", "requires the use of select/cons_tres", LINEAR),
     Broken("node-repeated", "slurmctld", "Duplicated NodeHostName n1", BASE + "NodeName=n1 CPUs=4\n"),
     Broken("line-not-understood", "slurmctld", "Parse error", BASE + "PrologFlags=Alloc Contain\n"),
     Broken("shared-count-low", "slurmd", "multiple configurations", gres=GPUS + SHARES.replace("=100", "=50")),
     Broken("shared-files-mixed", "slurmd", 'some records have "File"', gres=f"{GPUS}{SHARES}Name=mps Count=100\n"),
-    Broken("shared-without-gpu", "slurmd", "failed to merge SHARED and SHARING", of_node("mps:400"), SHARES),
-    Broken("gpu-type", "slurmd", "failed to merge SHARED and SHARING", of_node("gpu:v100:4,mps:400")),
+    Broken("shared-without-gpu", "slurmd", "failed to merge", of_node("mps:400"), SHARES),
+    Broken("gpu-type", "slurmd", "failed to merge", of_node("gpu:v100:4,mps:400")),
     Broken("gpu-repeated", "slurmd", "duplicate records for gpu", of_node("gpu:2"), "Name=gpu\nName=gpu\n"),
     Broken(
         "count-not-files", "slurmd", "count does not match File", gres=GPUS.replace("File", "Count=5 File") + SHARES
@@ -304,8 +310,10 @@ def test_what_the_lint_calls_refused_is_refused_by_slurm(program: Cluster, broke
 
 
 def test_sound_files_are_taken_by_slurm_and_lint(program: Cluster) -> None:
-    assert tried(program, "slurmd", BASE, GPUS + SHARES)[0] == 0
-    assert tried(program, "slurmctld", BASE, GPUS + SHARES)[0] == 124
+    status, words = tried(program, "slurmd", BASE, GPUS + SHARES)
+    assert status == 0, words
+    status, words = tried(program, "slurmctld", BASE, GPUS + SHARES)
+    assert status == 124, words
     files = ("--slurm-conf", f"{OWN}/slurm.conf", "--gres-conf", f"{OWN}/gres.conf")
     assert codes(lint(program, program.controller, *files)) == set()
 

@@ -57,6 +57,10 @@ CASES = (
     Case("key-repeated:10", conf=(("NodeName=", "HealthCheckProgram=/opt/mpsfleet\nNodeName="),)),
     Case("key-repeated:3", gres=((MPS, "Name=mps Count=50 Count=100 File=/dev/nvidia0"),)),
     Case("gres-not-understood:10", conf=gres_of("gpu:a100:x"), gres=((GRES, ""),)),
+    Case("list-comma:10", conf=(("NodeName=n1", "NodeName=n1,"),)),
+    Case("autodetect-unknown:1", gres=((GRES, f"AutoDetect=nvlm\n{GRES}"),)),
+    Case("gres-conf-for-all:1", conf=(("PartitionName", "NodeName=nonesuch\nPartitionName"),)),
+    Case("gres-types:2", conf=(("=gpu,mps", "=gpu,MPS"),)),
     Case("gres-comma:10", conf=gres_of("gpu:a100:2,mps:100,")),
     Case("count-invalid:3 shared-count-low mps-percent", gres=((MPS, "Name=mps Count=-1 File=/dev/nvidia0"),)),
     Case(
@@ -210,10 +214,6 @@ SOUND = (
             ),
             gres=((GRES, f"Name=gpu  MultipleFiles={CAPS}\nName=shard Count=15   MultipleFiles={CAPS}\n"),),
         ),
-    ),
-    (
-        "a node without GRES beside lines for everybody",
-        Case("", conf=(("PartitionName", "NodeName=nonesuch\nPartitionName"),)),
     ),
     ("several entries of one name", Case("", conf=gres_of("gpu:a100:1,gpu:a100:1,mps:100"))),
     ("the hardware agrees", Case("", gpus=TWO)),

@@ -6,6 +6,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.files import Owned
     from mpsfleet.node.instances import Instance
@@ -90,4 +91,5 @@ class Wanted(NamedTuple):
     program: str  # path of this program
     instances: tuple[Instance, ...]
     extra_units: tuple[str, ...] = ()  # to be enabled beside the daemons'
+    restored: tuple[Card, ...] = ()  # GPUs whose compute mode of before is to be put back
     abandoned: tuple[str, ...] = ()  # pipe directories of ours that no instance has any more

@@ -66,6 +66,7 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
             act.program_path(),
             wanted_now,
             extras.units(desired),
+            found.restored,
             _abandoned(host, wanted_now, found.before),
         )
         installed = act.installed(host, wanted.instances, wanted.program)
@@ -73,7 +74,7 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
         why = free.why_not(host, desired, any_drain=False) if plan.stops(moves) else None
         units_waiting = tuple(each.unit for each in plan.stops(moves)) if why is not None else ()
         actions = plan.apply(wanted, installed, facts, is_free=why is None)
-        waiting = "; ".join(plan.waiting(moves, why)) if why is not None else None
+        waiting = plan.waiting(moves, why) if why is not None else None
         messages = (*found.messages, *plan.foreign_daemons(installed, facts))
         if dry_run:
             changes = tuple(each.change for each in actions)
@@ -115,6 +116,7 @@ class _Found(NamedTuple):
     problem: str | None = None
     messages: tuple[str, ...] = ()
     before: tuple[Card, ...] = ()  # as the last deploy recorded them
+    restored: tuple[Card, ...] = ()  # those whose compute mode is no longer ours to set
 
 
 def _abandoned(host: Host, wanted: tuple[Instance, ...], before: tuple[Card, ...]) -> tuple[str, ...]:
@@ -149,8 +151,12 @@ def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
     modes = {each.uuid: each.compute_mode for each in before}
     shown = {each.uuid: each.compute_mode for each in gpus.gpus}
     kept = instances.assign(desired, gone)
+    restored = tuple(each for each in now if modes.get(each.uuid) and not _sets_mode(desired, each))
     merged = tuple(
-        each._replace(compute_mode=modes.get(each.uuid) or _before(desired, each, shown[each.uuid])) for each in now
+        each._replace(compute_mode=modes.get(each.uuid) or _before(desired, shown[each.uuid]))
+        if _sets_mode(desired, each)
+        else each
+        for each in now
     )
     known = tuple(sorted((*merged, *kept), key=lambda each: (each.index, each.uuid)))
     messages = tuple(
@@ -158,12 +164,20 @@ def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
         "and deploy again"
         for each in gone
     )
-    return _Found(known, cards.text(known), _mig(desired, now), messages, before)
+    return _Found(known, cards.text(known), _mig(desired, now), messages, before, _with_modes(restored, modes))
 
 
-def _before(desired: Desired, card: Card, mode: str) -> str:
-    """Return the compute mode to put back at removal, where this deploy is about to change it."""
-    return mode if desired.compute_mode and card.instance and mode.lower() != desired.compute_mode else ""
+def _sets_mode(desired: Desired, card: Card) -> bool:
+    return bool(desired.compute_mode and card.instance)
+
+
+def _before(desired: Desired, mode: str) -> str:
+    """Return the compute mode to put back one day, where this deploy is about to change it."""
+    return mode if mode.lower() != desired.compute_mode else ""
+
+
+def _with_modes(found: tuple[Card, ...], modes: dict[str, str]) -> tuple[Card, ...]:
+    return tuple(each._replace(compute_mode=modes[each.uuid]) for each in found)
 
 
 def _mig(desired: Desired, now: tuple[Card, ...]) -> str | None:

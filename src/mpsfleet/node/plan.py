@@ -16,6 +16,7 @@ from mpsfleet.node.table import every_path
 
 if TYPE_CHECKING:
     from mpsfleet.node.actions import Installed, UnitState, Wanted
+    from mpsfleet.node.cards import Card
     from mpsfleet.node.files import Owned
     from mpsfleet.node.instances import Instance
     from mpsfleet.node.model import Facts, Observed
@@ -31,7 +32,7 @@ def image(wanted: Wanted, installed: Installed) -> tuple[Action, ...]:
 
 def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) -> tuple[Action, ...]:
     """Return what deploys the node. A daemon is stopped only where `is_free` says that no job can be on the node."""
-    actions = _files(wanted, installed)
+    actions = [*_restored_modes(wanted.restored, facts), *_files(wanted, installed)]  # before the record forgets them
     if any(each.path.startswith(f"{files.UNIT_FOLDER}/") for each in actions) or any(
         each.stale for each in installed.units
     ):
@@ -258,12 +259,12 @@ def stops(moves: tuple[Action, ...]) -> tuple[Action, ...]:
     return tuple(each for each in moves if each.kind is Kind.STOP)
 
 
-def waiting(moves: tuple[Action, ...], why: str) -> tuple[str, ...]:
-    """Return a sentence for each daemon that has to go and cannot while the node is in use, and why it is."""
-    return tuple(
-        f"{each.unit} runs on as it is ({each.change.detail}): {why}; when the node is free, deploy again or reset it"
-        for each in stops(moves)
-    )
+def waiting(moves: tuple[Action, ...], why: str) -> str:
+    """Return a sentence about the daemons that have to go and cannot while the node is in use, and why it is."""
+    ends = stops(moves)
+    named = ", ".join(f"{each.unit} ({each.change.detail})" for each in ends)
+    stay = "this daemon runs on as it is" if len(ends) == 1 else "these daemons run on as they are"
+    return f"{why}; when the node is free, deploy again or reset it. Until then {stay}: {named}"
 
 
 def remove(installed: Installed, facts: Facts) -> tuple[Action, ...]:
@@ -276,7 +277,7 @@ def remove(installed: Installed, facts: Facts) -> tuple[Action, ...]:
             actions.append(Action(Kind.STOP, Change(unit.unit, "stop", f"it is {unit.active}"), unit=unit.unit))
         if unit.enabled == "enabled":
             actions.append(Action(Kind.DISABLE, Change(unit.unit, "disable", "it is enabled"), unit=unit.unit))
-    actions += _restored_modes(facts)
+    actions += _restored_modes(() if isinstance(facts.cards, Unreadable) else facts.cards or (), facts)
     for path in reversed(every_path()):
         now = installed.content(path)
         if now is not None:
@@ -304,9 +305,8 @@ def _cleared(facts: Facts, running: set[str]) -> list[Action]:
     return [Action(Kind.CLEAR, Change(each, "remove", detail), each) for each in paths]
 
 
-def _restored_modes(facts: Facts) -> list[Action]:
+def _restored_modes(cards: tuple[Card, ...], facts: Facts) -> list[Action]:
     """Put back the compute modes that the deploy found."""
-    cards = () if facts.cards is None or isinstance(facts.cards, Unreadable) else facts.cards
     now = {each.uuid: each.compute_mode for each in facts.gpus.gpus}
     return [
         Action(

@@ -20,7 +20,7 @@ from mpsfleet.node.host import files as disk
 from mpsfleet.node.host import locks, processes
 from mpsfleet.node.host.children import state_of
 from mpsfleet.node.instances import Instance, of
-from mpsfleet.node.judge import judge, lacks_gpus
+from mpsfleet.node.judge import judge
 from mpsfleet.node.model import Change, Outcome, Unreadable
 from mpsfleet.node.probe import directories, probe, procfs
 
@@ -62,11 +62,6 @@ class _Scope(NamedTuple):
 
 def reset(host: Host, desired: Desired, options: Options) -> Outcome:
     """Reset daemons of this node and return what was done with the judgement after it. Refused, NotInEffect."""
-    if not _is_deployed(host, desired):
-        facts = probe(host, desired)
-        if lacks_gpus(facts, desired):
-            message = "this node has no NVIDIA GPU, so there is nothing to reset"
-            return Outcome("reset", facts.node, options.dry_run, skipped=message)
     _require_ready(host, desired)
     if disk.exists(host.path(files.QUIESCED)):
         raise Refused("this node is quiesced for work on the driver; end that with `mpsfleet node unquiesce`")
@@ -132,13 +127,9 @@ def unquiesce(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
         return Outcome("unquiesce", facts.node, dry_run=False, changes=changes, report=after)
 
 
-def _is_deployed(host: Host, desired: Desired) -> bool:
-    return disk.exists(host.path(files.unit_path(desired)))
-
-
 def _require_ready(host: Host, desired: Desired) -> None:
     act.refuse_when_off(host)
-    if not _is_deployed(host, desired):
+    if disk.read_or_none(host.path(files.unit_path(desired))) is None:
         raise Refused(f"{files.unit_path(desired)} is not on this node; deploy it first (playbook deploy_mps)")
 
 

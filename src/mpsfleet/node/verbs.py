@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 from mpsfleet.errors import CRITICAL, OK, REFUSED, VERDICT_EXIT, MpsfleetError, NotInEffect, Refused, UsageError
 from mpsfleet.node import act, config, daemon, deploy, instances, plan, prepare, settings, topology
 from mpsfleet.node.audit import read_config, require_root, write_line
+from mpsfleet.node.desired import Desired
 from mpsfleet.node.host import Host
+from mpsfleet.node.judge import lacks_gpus
 from mpsfleet.node.model import Outcome, Unreadable
 from mpsfleet.node.probe import probe, short_name
 from mpsfleet.node.render import json as render_json
@@ -18,7 +20,6 @@ from mpsfleet.node.reset import Options, quiesce, reset, unquiesce
 
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
-    from mpsfleet.node.desired import Desired
     from mpsfleet.node.instances import Instance
 
 
@@ -91,6 +92,9 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     text = read_config(words.config) if verb == "apply" and words.config else None
     if verb == "remove" and deploy.is_bare(host):
         return deploy.nothing(verb, host, dry_run=words.dry_run)
+    if verb == "reset" and deploy.is_bare(host) and lacks_gpus(probe(host, Desired()), Desired()):
+        message = "this node has no NVIDIA GPU, so there is nothing to reset"
+        return deploy.nothing(verb, host, dry_run=words.dry_run)._replace(skipped=message)
     desired = desired_or_error(host, text)
     if verb == "reset":
         names = tuple(dict.fromkeys(str(each) for each in words.gpu))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _PARTS = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 _LONGEST_NUMBER = 18  # digits; a longer one is part of a name and not something to count with
-_LIST_ENTRY = re.compile(r"((?:[^,\[\]]|\[[^\[\]]*\])+)(?:,|$)")
-_NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_LIST_ENTRY = re.compile(r"((?:[^,\[\]]|\[[^\[\]]*\])*)(,|$)")
+_NUMBERS = re.compile(rf"([0-9]{{1,{_LONGEST_NUMBER}}})(?:-([0-9]{{1,{_LONGEST_NUMBER}}}))?")
 MOST_NAMES = 65536  # of one list; Slurm's own limit (MAX_RANGE in src/common/hostlist.c)
 _Key = tuple[str, str, int]  # text before the number, text after it, width where padded (else 0)
 
@@ -25,21 +25,39 @@ class HostlistError(ValueError):
     """A text that is no list of names; the message names the part."""
 
 
-def expand(text: str) -> tuple[str, ...]:
+class EmptyEntry(HostlistError):
+    """A list with nothing between two commas, or after the last one."""
+
+
+def expand(text: str, *, skip_empty: bool = False) -> tuple[str, ...]:
     """Give the names of a list as Slurm writes it, in its order: `n[1-3,7]`, `rack[0-1]n[08-11]`, `a,b`.
 
-    Also for device files (`/dev/nvidia[0-3]`). An empty text names nothing. Raises HostlistError, also for more than
-    MOST_NAMES names.
+    Also for device files (`/dev/nvidia[0-3]`). An empty text names nothing. An empty entry (`n1,`) raises EmptyEntry
+    unless `skip_empty`, as Slurm reads over it (seen on 24.11). Raises HostlistError, also for more than MOST_NAMES.
     """
+    entries = _entries(text)
+    if "" in entries and not skip_empty:
+        raise EmptyEntry(f"{text[:60]!r} has a comma without a name beside it")
     names: list[str] = []
-    rest, position = text.strip().rstrip(","), 0
-    while position < len(rest):
+    for entry in filter(None, entries):
+        names += _names(entry, MOST_NAMES - len(names))
+    return tuple(names)
+
+
+def _entries(text: str) -> list[str]:
+    rest, position = text.strip(), 0
+    entries: list[str] = []
+    while rest:
         entry = _LIST_ENTRY.match(rest, position)
         if entry is None:
             raise HostlistError(f"{rest[position : position + 60]!r} is not a list of names")
-        names += _names(entry.group(1), MOST_NAMES - len(names))
+        entries.append(entry.group(1).strip())
+        if len(entries[-1].split()) > 1:
+            raise HostlistError(f"{entries[-1][:60]!r} has a blank inside a name")
         position = entry.end()
-    return tuple(names)
+        if not entry.group(2):
+            break
+    return entries
 
 
 def _names(entry: str, most: int) -> list[str]:

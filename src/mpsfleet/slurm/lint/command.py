@@ -48,6 +48,8 @@ def lint(words: argparse.Namespace, caller: Caller, root: str = "") -> int:
         found.append(Finding("gres-conf-missing", Place(conf.path, 0), "there is no gres.conf beside it"))
     else:
         found += [finding for each in told for finding in judge_node.judge(each)]
+    if gres is not None and words.node is None:
+        found += judge_node.together(gres, told)
     gpus = _gpus(words.gpus_json, told, source)
     if gpus is not None:
         found += judge_gpus.judge(told[0], gpus)

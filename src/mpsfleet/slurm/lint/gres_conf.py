@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mpsfleet.slurm.lint.settings import Line, Setting, Source
 
 SHARED = ("mps", "shard")
+DETECTORS = ("nvml", "nvidia", "rsmi", "oneapi", "nrt")  # of AutoDetect; several may stand in one value
+_OFF = "off"
 _KEYS = (
     "AutoDetect", "Count", "CPUs", "Cores", "File", "Files", "Flags", "Link", "Links", "MultipleFiles", "Name",
     "NodeName", "Type",
@@ -54,10 +56,10 @@ class Record:
 
 @dataclass(frozen=True)
 class AutoDetect:
-    """Who finds the GPUs; "off" for nobody."""
+    """Whether slurmd finds the GPUs by itself."""
 
     nodes: tuple[str, ...] | None
-    value: str
+    is_on: bool
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,19 @@ def parse(path: str, text: str, source: Source) -> GresConf:
         told = line.last()
         nodes = names_of(told["nodename"], findings) if "nodename" in told else None
         if "autodetect" in told:
-            detect.append(AutoDetect(nodes, told["autodetect"].value.lower()))
+            detect.append(_autodetect(nodes, told["autodetect"], findings))
         if "name" in told:
             records.append(_record(line.place, nodes, told, findings))
     return GresConf(path, tuple(records), tuple(detect), tuple(findings))
+
+
+def _autodetect(nodes: tuple[str, ...] | None, setting: Setting, findings: list[Finding]) -> AutoDetect:
+    word = setting.value.lower()
+    is_on = any(each in word for each in DETECTORS)
+    if not is_on and word != _OFF:
+        message = f"AutoDetect={setting.value[:40]} is none of {', '.join((*DETECTORS, _OFF))}"
+        findings.append(Finding("autodetect-unknown", setting.place, message))
+    return AutoDetect(nodes, is_on)
 
 
 def _of_key(line: Line, setting: Setting) -> list[Finding]:

@@ -64,12 +64,12 @@ def _repeated_nodes(conf: SlurmConf) -> Iterator[Finding]:
 
 def _types(conf: SlurmConf, told: tuple[Told, ...]) -> Iterator[Finding]:
     setting = conf.get("grestypes")
-    known = {each.strip().lower() for each in setting.value.split(",")} if setting else set()
+    known = {each.strip() for each in setting.value.split(",")} if setting else set()  # of one case (22.05, 24.11)
     place = setting.place if setting else Place(conf.path, 0)
     if setting and known.issuperset(SHARED):
         yield Finding("gres-types-both", place, f"GresTypes is {setting.value}, with both mps and shard")
     for name in sorted({gres.name for each in told for gres in each.line.claimed}):
-        if name.lower() not in known:
+        if name not in known:
             what = f"GresTypes is {setting.value}" if setting else "GresTypes is not set"
             nodes = tuple(host for each in told if each.claimed(name) for host in each.names)
             yield Finding("gres-types", place, f"{what}, and nodes have Gres={name}", nodes)

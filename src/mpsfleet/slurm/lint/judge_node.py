@@ -10,6 +10,7 @@ from mpsfleet.slurm.lint.gres_conf import SHARED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mpsfleet.slurm.lint.gres_conf import GresConf
     from mpsfleet.slurm.lint.told import Told
 
 _PERCENT = 100
@@ -19,6 +20,16 @@ def judge(told: Told) -> Iterator[Finding]:
     """Give what is wrong for the nodes."""
     for finding in (*_gpus(told), *(each for name in SHARED for each in _shared(told, name)), *_both(told)):
         yield finding._replace(nodes=told.names)
+
+
+def together(gres: GresConf, told: tuple[Told, ...]) -> Iterator[Finding]:
+    """Give what is wrong where all these nodes read the one file: lines for everybody, and nodes that differ."""
+    everybodys = [each for each in gres.records if each.nodes is None and each.files]
+    names = sorted({each.name for each in everybodys})
+    kinds = {tuple(each.claimed(name) for name in names) for each in told}
+    if len(kinds) > 1:
+        message = f"the lines for {', '.join(names)} name no node, and slurm.conf has {len(kinds)} kinds of node"
+        yield Finding("gres-conf-for-all", everybodys[0].place, message)
 
 
 def _gpus(told: Told) -> Iterator[Finding]:

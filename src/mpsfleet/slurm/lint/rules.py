@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
         "The daemons end: parse error.",
         "Write key=value, and a value with spaces in double quotes.",
     ),
+    Rule("list-comma", "warn", "It is let pass (24.11).", "Take the comma out, or put the name that is missing there."),
     Rule("key-unknown", "critical", "slurmd ends: unrecognized key.", "Write the key as gres.conf(5) has it."),
     Rule(
         "key-repeated",
@@ -103,6 +104,18 @@ RULES: tuple[Rule, ...] = (
         "critical",
         "slurmctld ends: duplicated NodeHostName.",
         "Put all of the node's settings on its one NodeName line.",
+    ),
+    Rule(
+        "autodetect-unknown",
+        "critical",
+        "slurmd writes an error and finds no GPU by itself, so the node is drained; with mps or shard slurmd ends (24.11).",
+        "Write AutoDetect=nvml or nvidia (the latter from 23.11 on), or off and lines with File.",
+    ),
+    Rule(
+        "gres-conf-for-all",
+        "warn",
+        "A node without GPUs that reads these lines waits for the device file, then its slurmd ends (24.11).",
+        "Begin the lines with NodeName=, or check each node's own file there with --node.",
     ),
     Rule(
         "gpu-count-low",

@@ -148,6 +148,9 @@ def names_of(setting: Setting, findings: list[Finding]) -> tuple[str, ...]:
     """Give the names of a host list, () with a finding where it is none."""
     try:
         return hostlist.expand(setting.value)
+    except hostlist.EmptyEntry as error:
+        findings.append(Finding("list-comma", setting.place, f"{setting.key}: {error}"))
+        return hostlist.expand(setting.value, skip_empty=True)
     except hostlist.HostlistError as error:
         findings.append(Finding("line-not-understood", setting.place, f"{setting.key}: {error}"))
         return ()

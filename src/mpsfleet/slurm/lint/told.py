@@ -90,7 +90,7 @@ def tell(conf: SlurmConf, gres: GresConf | None, only: str | None) -> tuple[Told
             seen.add(name)
             everybodys = for_all if line.claimed or only is not None else []
             records = tuple(sorted((*everybodys, *by_name.get(name, ())), key=lambda each: each[0]))
-            is_detected = detect_by_name.get(name, detect_all) not in ("", "off")
+            is_detected = detect_by_name.get(name, detect_all)
             key = (number, tuple(each[0] for each in records), is_detected)
             found.setdefault(key, ([], line, tuple(each[1] for each in records), is_detected))[0].append(name)
     return tuple(Told(tuple(names), line, records, detected) for names, line, records, detected in found.values())
@@ -110,12 +110,12 @@ def _by_node(gres: GresConf | None) -> tuple[dict[str, list[_Numbered]], list[_N
     return by_name, for_all
 
 
-def _detection(gres: GresConf | None) -> tuple[dict[str, str], str]:
-    by_name, for_all = {}, ""
+def _detection(gres: GresConf | None) -> tuple[dict[str, bool], bool]:
+    by_name, for_all = {}, False
     for each in gres.autodetect if gres else ():
         if each.nodes is None:
-            for_all = each.value
-        by_name.update(dict.fromkeys(each.nodes or (), each.value))
+            for_all = each.is_on
+        by_name.update(dict.fromkeys(each.nodes or (), each.is_on))
     return by_name, for_all
 
 
