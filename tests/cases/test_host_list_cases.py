@@ -42,7 +42,7 @@ def test_a_text_that_is_no_list_is_refused(refuse: str) -> None:
 def test_a_compact_list_names_the_same_hosts(hosts: list[str]) -> None:
     text = hostlist.compact(hosts)
     assert sorted(hostlist.expand(text)) == sorted(hosts)
-    assert hostlist.compact(expand(text)) == text
+    assert hostlist.compact(hostlist.expand(text)) == text
 
 
 @settings(max_examples=100, deadline=None)

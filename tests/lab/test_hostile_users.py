@@ -186,3 +186,44 @@ def test_terminal_escapes_of_a_user_do_not_reach_the_terminal(fleet: Fleet) -> N
 
     assert "\x1b" not in shown + reset
     assert r"\x1b[31mred\n" in reset
+
+
+DEFAULT = "/tmp/nvidia-mps"
+
+
+@pytest.fixture
+def unguarded(fleet: Fleet) -> Iterator[Fleet]:
+    """Provide n2 with NVIDIA's default directory gone, as after a boot with a /tmp in memory."""
+    fleet.cluster.must("n2", "rm", "-rf", DEFAULT)
+    yield fleet
+    fleet.cluster.must("n2", "sh", "-c", f"rm -rf {DEFAULT}*")
+    fleet.cluster.must("n2", "mpsfleet", "node", "prepare")
+
+
+def test_a_user_who_owns_nvidias_default_directory_drains_nothing_and_loses_it(unguarded: Fleet) -> None:
+    cluster = unguarded.cluster
+    cluster.must("n2", "mkdir", "-m", "700", DEFAULT, user="alice")
+
+    report, _ = unguarded.audit("n2")
+    play = unguarded.play("check_mps_health", limit="n2", trigger_drain=True)
+    done = cluster.exec("n2", ("mpsfleet", "node", "apply"))
+
+    assert [(each["code"], each["origin"]) for each in report["findings"]] == [("default-directory-squatted", "user")]
+    assert (play.rc != 0, unguarded.reason("n2")) == (True, "")
+    assert done.returncode == 0, done.stdout
+    assert cluster.must("n2", "stat", "-c", "%a %U", DEFAULT) == "755 root\n"
+    assert cluster.exec("n2", ("mkdir", f"{DEFAULT}/mine"), user="alice").returncode != 0
+    assert unguarded.audit("n2")[0]["verdict"] == "ok"
+
+
+def test_a_users_own_daemon_in_the_default_directory_is_told_and_left_alone(unguarded: Fleet) -> None:
+    cluster = unguarded.cluster
+    cluster.must("n2", "sh", "-c", "nvidia-cuda-mps-control -d", user="alice")
+    ask = ("sh", "-c", "echo get_server_list | nvidia-cuda-mps-control")
+
+    told = cluster.exec("n2", ("mpsfleet", "node", "apply"))
+    lives = cluster.exec("n2", ask, user="alice").returncode
+    cluster.must("n2", "sh", "-c", "echo quit | nvidia-cuda-mps-control", user="alice")
+
+    assert "a control daemon of user" in told.stdout
+    assert lives == 0

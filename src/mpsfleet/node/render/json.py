@@ -36,7 +36,7 @@ def outcome(value: Outcome) -> str:
         "verb": value.verb,
         "node": value.node,
         "dry_run": value.dry_run,
-        "changed": bool(value.changes),
+        "changed": any(each.action != "leave" for each in value.changes),
         "changes": [each._asdict() for each in value.changes],
         "refused": value.refused,
         "waiting": list(value.waiting),
