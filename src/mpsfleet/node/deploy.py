@@ -75,7 +75,8 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
         units_waiting = tuple(each.unit for each in plan.stops(moves)) if why is not None else ()
         actions = plan.apply(wanted, installed, facts, is_free=why is None)
         waiting = plan.waiting(moves, why) if why is not None else None
-        messages = (*found.messages, *plan.foreign_daemons(installed, facts))
+        caught = instances.caught(desired, found.known)
+        messages = (*found.messages, *plan.foreign_daemons(installed, facts), *caught)
         if dry_run:
             changes = tuple(each.change for each in actions)
             return Outcome("apply", facts.node, True, changes, waiting, messages=messages, waiting=units_waiting)

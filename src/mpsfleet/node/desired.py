@@ -207,8 +207,9 @@ class _Reading:
                 f"[mps] log_directory must lie below a directory only root can write, not {desired.log_directory}"
             )
             self.wrong("mps", "log_directory", sentence, [])
-        if desired.pipe_directory == desired.log_directory:
-            self.wrong("mps", "log_directory", "[mps] log_directory must differ from pipe_directory", [])
+        if _logs_in_pipe_directory(desired):
+            sentence = "[mps] log_directory must differ from every pipe directory and lie in none"
+            self.wrong("mps", "log_directory", sentence, [])
         if desired.daemons == "node" and any(
             each.active_thread_percentage is not None or each.client_priority is not None for each in desired.shares
         ):
@@ -236,6 +237,16 @@ class _Reading:
             elif current == table and (not table or seen == nth) and bare.split("=")[0].strip().strip("\"'") == key:
                 return number
         return 0
+
+
+def _logs_in_pipe_directory(desired: Desired) -> bool:
+    """Tell whether logs would lie where a daemon makes its own names, from which `prepare` clears the others."""
+    if desired.daemons == "node":
+        return f"{desired.log_directory}/".startswith(f"{desired.pipe_directory}/")
+    is_default = desired.pipe_directory == PIPE_DIRECTORY
+    stem = f"{desired.pipe_directory.rpartition('/')[0]}/" if is_default else f"{desired.pipe_directory}_"
+    path = f"{desired.log_directory}/0"
+    return path.startswith(stem) and path[len(stem) :].partition("/")[0].isdigit()
 
 
 def _quoted(value: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.node.cards import Card, is_selected
-from mpsfleet.node.desired import PIPE_DIRECTORY
+from mpsfleet.node.desired import DEFAULT_DIRECTORY, PIPE_DIRECTORY
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
@@ -128,6 +128,17 @@ def _share(desired: Desired, card: Card) -> _Terms:
                 terms.client_priority if each.client_priority is None else each.client_priority,
             )
     return terms
+
+
+def caught(desired: Desired, cards: tuple[Card, ...] | None) -> tuple[str, ...]:
+    """Say which GPUs are left as they are while a daemon serves the directory in which every CUDA program looks."""
+    others = ", ".join(str(each.index) for each in cards or () if not each.instance)
+    if not others or all(each.pipe_directory != DEFAULT_DIRECTORY for each in of(desired, cards)):
+        return ()
+    return (
+        f"MPS serves {DEFAULT_DIRECTORY}, where every CUDA program looks, so programs on GPU {others}, left as it is, "
+        "meet it too; choose another pipe directory (mps_ipc_dir)",
+    )
 
 
 def by_name(instances: tuple[Instance, ...], name: str) -> Instance | None:

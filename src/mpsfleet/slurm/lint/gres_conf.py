@@ -118,6 +118,8 @@ def _of_key(line: Line, setting: Setting) -> list[Finding]:
 
 def _record(place: Place, nodes: tuple[str, ...] | None, told: dict[str, Setting], findings: list[Finding]) -> Record:
     name = told["name"].value.lower()
+    if name in ("gpu", *SHARED) and name != told["name"].value:
+        findings.append(Finding("gres-name-case", place, f"Name={told['name'].value} is not Name={name}"))
     is_multiple = "multiplefiles" in told
     written = told.get("multiplefiles") or told.get("file") or told.get("files")
     files = names_of(written, findings) if written else ()

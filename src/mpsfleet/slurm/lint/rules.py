@@ -106,6 +106,12 @@ RULES: tuple[Rule, ...] = (
         "Put all of the node's settings on its one NodeName line.",
     ),
     Rule(
+        "gres-name-case",
+        "critical",
+        "slurmd takes it for another resource: shares are not spread over the GPUs, nor GPUs told apart (24.11).",
+        "Write gpu, mps and shard in lower case.",
+    ),
+    Rule(
         "autodetect-unknown",
         "critical",
         "slurmd writes an error and finds no GPU by itself, so the node is drained; with mps or shard slurmd ends (24.11).",
