@@ -112,9 +112,29 @@ def test_the_example_of_node_toml_is_valid_and_names_every_key() -> None:
     example = page.partition("```toml\n")[2].partition("```")[0]
     value, mistakes = desired.parse(example)
     assert mistakes == ()
-    assert value._replace(gpus_expected=-1, node_name="", cluster="") == desired.Desired()
-    named = set(re.findall(r"^(\w+) = ", example, re.MULTILINE)) - {"schema"}
+    without_default = {"gpus_expected", "node_name", "cluster", "memory_limit_mib", "compute_mode", "audit_minutes"}
+    defaults = desired.Desired()._asdict()
+    told = {key: each for key, each in value._asdict().items() if key not in {*without_default, "shares"}}
+    assert told == {key: defaults[key] for key in told}
+    named = set(re.findall(r"^(\w+) = ", example.partition("[[share]]")[0], re.MULTILINE)) - {"schema"}
     assert named == {key for keys in desired._KEYS.values() for key in keys}
+
+
+def test_the_example_of_shares_is_valid_and_names_every_key() -> None:
+    example = (REFERENCE / "node-toml.md").read_text("utf-8").partition("## Shares\n\n```toml\n")[2].partition("```")[0]
+    value, mistakes = desired.parse(f'schema = 1\n[mps]\ndaemons = "gpu"\n{example}')
+    assert mistakes == ()
+    assert None not in value.shares[0]
+    assert set(re.findall(r"^(\w+) = ", example, re.MULTILINE)) == set(desired._SHARE)
+
+
+def test_every_key_of_node_toml_has_its_line_and_every_variable_is_the_roles() -> None:
+    page = (REFERENCE / "node-toml.md").read_text("utf-8")
+    keys = {f"{table}.{key}".lstrip(".") for table, keys in desired._KEYS.items() for key in keys}
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (?:`(\w+)`)? ?\|", page, re.MULTILINE))
+    specs = (docs_site.COLLECTION / "roles" / "mps" / "meta" / "argument_specs.yml").read_text("utf-8")
+    assert keys | {"share"} == set(rows)
+    assert [each for each in rows.values() if each and f"\n      {each}:\n" not in specs] == []
 
 
 def test_every_exit_code_is_explained() -> None:

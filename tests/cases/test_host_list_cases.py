@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 PADDED = st.builds(lambda number, width: str(number).zfill(width), st.integers(0, 10**12), st.integers(1, 15))
 NAMES = st.one_of(
     st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True),
-    st.builds("{0}{1}{2}".format, st.sampled_from(["n", "g-", "rack2n", "a.b-"]), PADDED, st.sampled_from(["", "x", "-ib"])),
+    st.builds(
+        "{0}{1}{2}".format, st.sampled_from(["n", "g-", "rack2n", "a.b-"]), PADDED, st.sampled_from(["", "x", "-ib"])
+    ),
     st.builds("n{}".format, st.integers(0, 12)),
     st.builds("n{:03}".format, st.integers(0, 12)),
 )

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
     from tests.cases.conftest import Row
 
 REST = """\

@@ -135,10 +135,11 @@ def caught(desired: Desired, cards: tuple[Card, ...] | None) -> tuple[str, ...]:
     others = ", ".join(str(each.index) for each in cards or () if not each.instance)
     if not others or all(each.pipe_directory != DEFAULT_DIRECTORY for each in of(desired, cards)):
         return ()
-    return (
+    message = (
         f"MPS serves {DEFAULT_DIRECTORY}, where every CUDA program looks, so programs on GPU {others}, left as it is, "
-        "meet it too; choose another pipe directory (mps_ipc_dir)",
+        "meet it too; choose another pipe directory (mps_ipc_dir)"
     )
+    return (message,)
 
 
 def by_name(instances: tuple[Instance, ...], name: str) -> Instance | None:

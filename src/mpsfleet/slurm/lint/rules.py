@@ -114,8 +114,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "autodetect-unknown",
         "critical",
-        "slurmd writes an error and finds no GPU by itself, so the node is drained; with mps or shard slurmd ends (24.11).",
-        "Write AutoDetect=nvml or nvidia (the latter from 23.11 on), or off and lines with File.",
+        "slurmd finds no GPU by itself: the count is too low, and with mps or shard slurmd ends (24.11).",
+        "Write AutoDetect=nvml, or nvidia where slurmd knows it, or off and lines with File.",
     ),
     Rule(
         "gres-conf-for-all",
