@@ -53,9 +53,12 @@ NAVIGATION = (
         "How to",
         (
             "how-to/deploy",
+            "how-to/gpus",
             "how-to/tell-slurm",
             "how-to/audit",
             "how-to/reset",
+            "how-to/upgrade-the-driver",
+            "how-to/images",
             "how-to/coming-from-playbooks",
             "how-to/without-ansible",
             "how-to/rehearse",
