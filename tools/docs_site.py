@@ -42,6 +42,7 @@ class Section(NamedTuple):
 BROUGHT = ("reference/collection/readme", "reference/collection/index", "changelog")  # not from docs/
 TITLES = {  # where the page's own is too long or says too little in the navigation
     "how-to/deploy": "Deploy",
+    "how-to/gpus": "A daemon for each GPU",
     "how-to/rehearse": "Rehearse",
     "how-to/tell-slurm": "Tell Slurm",
     "how-to/coming-from-playbooks": "Replace your playbooks",
@@ -53,6 +54,7 @@ NAVIGATION = (
         "How to",
         (
             "how-to/deploy",
+            "how-to/gpus",
             "how-to/gpus",
             "how-to/tell-slurm",
             "how-to/audit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 BOTH = (Desired(), Desired(daemons="gpu"))
 FOLDERS = ("run/systemd/system", "etc", "proc", "usr/bin", "tmp", "var/log")
+TOOLS = {"/usr/bin/env", "/usr/bin/timeout", files.PROGRAM_LINK}
 PACKAGE = "usr/bin/nvidia-cuda-mps-control"
 
 
@@ -112,6 +114,8 @@ def test_a_hook_ends_well_whatever_is_missing(hooks: Row, tmp_path: Path) -> Non
     argv = ("/bin/sh", str(script))
     done = subprocess.run(argv, env=hooks["environment"], cwd="/", capture_output=True, timeout=20, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
+    code = "\n".join(line for line in owned.content.decode().splitlines() if not line.startswith("#"))
+    assert {each.group() for each in re.finditer(r"\S*\b(env|timeout|mpsfleet)(?= )", code)} <= TOOLS
 
 
 def test_the_recipe_has_this_order(recipe: Row) -> None:

@@ -86,7 +86,7 @@ def test_node_toml_tells_what_cannot_work(node_toml: Row) -> None:
     assert node_toml.get("mistake", "") in " ".join(map(str, mistakes))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["node", "gpu"]), PATHS, PATHS, st.sets(st.integers(0, 9999), min_size=1, max_size=3))
 def test_directories_that_are_taken_fit_and_do_not_meet(daemons: str, pipe: str, log: str, indices: set[int]) -> None:
     text = f'schema = 1\n[mps]\ndaemons = "{daemons}"\npipe_directory = "{pipe}"\nlog_directory = "{log}"\n'

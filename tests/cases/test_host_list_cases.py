@@ -39,7 +39,7 @@ def test_a_text_that_is_no_list_is_refused(refuse: str) -> None:
         hostlist.expand(refuse)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(NAMES, unique=True, max_size=25))
 def test_a_compact_list_names_the_same_hosts(hosts: list[str]) -> None:
     text = hostlist.compact(hosts)

@@ -79,7 +79,7 @@ parsed, counted = gres.parse, gres.count_of
 ENTRIES = st.lists(st.tuples(st.sampled_from(NAMES), TYPES, st.integers(0, 5000)), max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ENTRIES, st.booleans())
 def test_counts_of_all_types_add_up(entries: list[tuple[str, str | None, int]], comma: bool) -> None:  # noqa: FBT001  # drawn
     text = ",".join(f"{name}:{kind}:{count}" if kind else f"{name}:{count}" for name, kind, count in entries)
@@ -88,7 +88,7 @@ def test_counts_of_all_types_add_up(entries: list[tuple[str, str | None, int]], 
     assert all(counted(values, name) == sum(each[2] for each in entries if each[0] == name) for name in NAMES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 8), st.integers(0, 900), st.sampled_from(["File", "Files", "MultipleFiles"]), st.booleans())
 def test_shares_never_exceed_their_count(gpus: int, count: int, key: str, named: bool) -> None:  # noqa: FBT001  # drawn
     files = ",".join(f"/dev/nvidia{each}" for each in range(gpus)) or "/dev/null"

@@ -48,12 +48,14 @@ def parse(content: bytes) -> tuple[Card, ...]:
         document = json.loads(content)
         if document["schema"] == SCHEMA:
             return tuple(_card(each) for each in document["gpus"])
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, RecursionError):
         raise ValueError("the record of GPUs is not what a deploy writes") from None
     raise ValueError("the record of GPUs is of another version of mpsfleet")
 
 
 def _card(values: dict[str, Any]) -> Card:
+    if not isinstance(values, dict):
+        raise TypeError(values)
     kinds = {"index": int, "minor": int}
     for name in Card._fields:
         if not isinstance(values.get(name, kinds.get(name, str)()), kinds.get(name, str)):

@@ -5,12 +5,11 @@ What would end a daemon that may have jobs is done only where the node is free; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mpsfleet.errors import Refused
 from mpsfleet.node import (
     act,
-    cards,
     config,
     extras,
     files,
@@ -18,6 +17,7 @@ from mpsfleet.node import (
     instances,
     plan,
     prepare,
+    recording,
     table,
     topology,
     units,
@@ -27,7 +27,7 @@ from mpsfleet.node.desired import CONFIG, DEFAULT_DIRECTORY
 from mpsfleet.node.host import children, locks
 from mpsfleet.node.host import files as disk
 from mpsfleet.node.judge import judge, lacks_gpus
-from mpsfleet.node.model import Gpus, Outcome, Unreadable
+from mpsfleet.node.model import Outcome, Unreadable
 from mpsfleet.node.probe import gpu, probe, short_name
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
         if not units.is_booted(host):
             return _into_image(host, desired, text, dry_run=dry_run)
         gpus = children.run((gpu.question(host, desired.nvidia_smi_timeout_s),))[0]
-        found = _cards(host, desired, gpu.understand(gpus, desired.nvidia_smi_timeout_s))
+        found = recording.find(
+            desired, gpu.understand(gpus, desired.nvidia_smi_timeout_s), topology.minors(host), _recorded(host)
+        )
         facts = probe(host, desired, found.known)
         if lacks_gpus(facts, desired):
             message = "this node has no NVIDIA GPU, so nothing is deployed on it"
@@ -109,15 +111,10 @@ def _require_package(host: Host, desired: Desired) -> None:
         raise Refused(f"NVIDIA's control program {desired.control_binary} is not installed; {_PACKAGE}")
 
 
-class _Found(NamedTuple):
-    """The GPUs that a deploy goes by, what it will record of them, and what stands against it."""
-
-    known: tuple[Card, ...] | None
-    record: str | None  # None: the record stays as it is
-    problem: str | None = None
-    messages: tuple[str, ...] = ()
-    before: tuple[Card, ...] = ()  # as the last deploy recorded them
-    restored: tuple[Card, ...] = ()  # those whose compute mode is no longer ours to set
+def _recorded(host: Host) -> tuple[Card, ...]:
+    """Return the GPUs as the last deploy recorded them; a record that cannot be used counts as none."""
+    old = topology.recorded(host)
+    return () if old is None or isinstance(old, Unreadable) else old
 
 
 def _abandoned(host: Host, wanted: tuple[Instance, ...], before: tuple[Card, ...]) -> tuple[str, ...]:
@@ -129,67 +126,6 @@ def _abandoned(host: Host, wanted: tuple[Instance, ...], before: tuple[Card, ...
         had = {each.pipe_directory for each in instances.of(desired, before or None)}
         old |= {each for each in had if disk.exists(host.path(each))}
     return tuple(sorted(old - {each.pipe_directory for each in wanted} - {DEFAULT_DIRECTORY}))
-
-
-def _cards(host: Host, desired: Desired, gpus: Gpus) -> _Found:
-    """Join what nvidia-smi shows now with the record of the last deploy.
-
-    A GPU that is gone stays in the record, so that an audit goes on to miss it; only a person can let it go.
-    """
-    old = topology.recorded(host)
-    before = () if old is None or isinstance(old, Unreadable) else old
-    now = instances.assign(desired, cards.join(gpus.gpus, topology.minors(host)))
-    complete = gpus.outcome == "ok" and len(now) == len(gpus.gpus)
-    if not complete:
-        known = instances.assign(desired, before) or None
-        if known is None and instances.needs_record(desired):
-            why = gpus.detail or f"nvidia-smi: {gpus.outcome}"
-            problem = f"which daemons this node should run depends on its GPUs, and they cannot be read: {why}"
-            return _Found(None, None, problem)
-        return _Found(known, cards.text(known) if known else None, before=before)
-    there = {each.uuid for each in now}
-    gone = tuple(each for each in before if each.uuid not in there)
-    modes = {each.uuid: each.compute_mode for each in before}
-    shown = {each.uuid: each.compute_mode for each in gpus.gpus}
-    kept = instances.assign(desired, gone)
-    restored = tuple(each for each in now if modes.get(each.uuid) and not _sets_mode(desired, each))
-    merged = tuple(
-        each._replace(compute_mode=modes.get(each.uuid) or _before(desired, shown[each.uuid]))
-        if _sets_mode(desired, each)
-        else each
-        for each in now
-    )
-    known = tuple(sorted((*merged, *kept), key=lambda each: (each.index, each.uuid)))
-    messages = tuple(
-        f"GPU {each.index} ({each.uuid}) of the last deploy is not there; if it was taken out, remove {cards.RECORD} "
-        "and deploy again"
-        for each in gone
-    )
-    return _Found(known, cards.text(known), _mig(desired, now), messages, before, _with_modes(restored, modes))
-
-
-def _sets_mode(desired: Desired, card: Card) -> bool:
-    return bool(desired.compute_mode and card.instance)
-
-
-def _before(desired: Desired, mode: str) -> str:
-    """Return the compute mode to put back one day, where this deploy is about to change it."""
-    return mode if mode.lower() != desired.compute_mode else ""
-
-
-def _with_modes(found: tuple[Card, ...], modes: dict[str, str]) -> tuple[Card, ...]:
-    return tuple(each._replace(compute_mode=modes[each.uuid]) for each in found)
-
-
-def _mig(desired: Desired, now: tuple[Card, ...]) -> str | None:
-    named = tuple(each for each in now if each.is_mig and cards.is_selected(each, desired.mps_gpus))
-    if not named:
-        return None
-    which = ", ".join(str(each.index) for each in named)
-    return (
-        f"GPU {which} is in MIG mode, which mpsfleet does not serve; leave it out of [gpus] mps (mps_gpus), or turn "
-        "MIG off with `nvidia-smi -i GPU -mig 0` while nothing uses it"
-    )
 
 
 def remove(host: Host, desired: Desired, *, dry_run: bool, any_drain: bool) -> Outcome:
