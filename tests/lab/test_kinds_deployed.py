@@ -31,6 +31,7 @@ f 644 /etc/mpsfleet/node.toml
 f 644 /etc/sysusers.d/mpsfleet.conf
 f 644 /etc/tmpfiles.d/mpsfleet.conf
 d 700 /run/mpsfleet
+d 755 /run/nvidia-mps
 d 755 /tmp/nvidia-mps
 d 755 /usr/lib/mpsfleet
 d 755 /usr/lib/mpsfleet/VERSION
@@ -77,8 +78,6 @@ class Truth(NamedTuple):
         lines = ALWAYS + (OF_RECORD if self.has_setup else "")
         template = "nvidia-mps.service" if "node" in self.daemons else "nvidia-mps@.service"
         lines += f"f 644 {SYSTEMD}/{template}\n"
-        if self.pipe.startswith("/run/nvidia-mps/"):
-            lines += "d 755 /run/nvidia-mps\n"
         for name in self.daemons:
             log = "/var/log/nvidia-mps" + ("" if name == "node" else f"/{name}")
             one = PER_DAEMON.replace("UNIT", unit(name)).replace("PIPE", self.pipe.format(name)).replace("LOG", log)

@@ -13,6 +13,7 @@ from mpsfleet.node.host import Host
 from mpsfleet.node.host.children import Answer
 from mpsfleet.node.jobs import Job
 from mpsfleet.node.model import Process, Unreadable
+from mpsfleet.node.probe import procfs
 
 A, B = "GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000"
 ON_A, ON_B = frozenset((A,)), frozenset((B,))
@@ -165,7 +166,7 @@ def test_a_server_is_known_by_the_lock_that_nobody_else_can_open(
     lock.touch()
     lock.chmod(mode)
 
-    assert free_gpus.is_server(host, process(host, 4711, lock)) is is_ours
+    assert procfs.is_server(host, process(host, 4711, lock)) is is_ours
 
 
 def test_a_server_of_ours_is_no_compute_process_and_a_process_of_its_name_is(host: Host, tmp_path: Path) -> None:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from mpsfleet.node.instances import Instance
     from mpsfleet.node.model import Process
 
-_APPS = ("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
-_MOST_FDS = 4096
-_OTHERS = 0o077
 
 
 def by_records(
@@ -61,11 +58,11 @@ def sentence(record: jobs.Record, *, stale: bool = False) -> str:
 
 def by_compute_processes(host: Host, desired: Desired, gpus: frozenset[str], named: tuple[Process, ...]) -> str | None:
     """Ask nvidia-smi for compute processes; a server of ours is none, for its clients are asked for apart."""
-    command = children.Command((gpu.tool(host), *_APPS), desired.nvidia_smi_timeout_s)
+    command = gpu.compute_processes(host, desired.nvidia_smi_timeout_s)
     answer = children.run((command,))[0]
     if answer.rc != 0:
         return f"nvidia-smi cannot be asked for compute processes ({_how(answer, command.limit_s)})"
-    servers = {str(each.pid) for each in named if is_server(host, each)}
+    servers = {str(each.pid) for each in named if procfs.is_server(host, each)}
     for line in answer.out.splitlines():
         uuid, _, pid = (each.strip() for each in line.partition(","))
         if uuid in gpus and pid not in servers:
@@ -79,24 +76,6 @@ def _how(answer: Answer, limit_s: float) -> str:
     if answer.rc is None:
         return f"no answer within {limit_s:g} s"
     return show((answer.err.strip() or answer.out.strip() or f"exit status {answer.rc}").partition("\n")[0])
-
-
-def is_server(host: Host, process: Process) -> bool:
-    """Return whether a process with MPS's name holds a control_lock of root's that nobody else can open.
-
-    A server inherits that descriptor from its daemon (measured on 535); the name alone anybody can take.
-    """
-    folder = f"{host.proc}/{process.pid}/fd"
-    try:
-        for name in os.listdir(folder)[:_MOST_FDS]:
-            path = f"{folder}/{name}"
-            if os.path.basename(os.readlink(path)).split(" ")[0] == "control_lock":
-                now = os.stat(path)
-                if now.st_uid == host.owner_uid and not now.st_mode & _OTHERS:
-                    return True
-    except OSError:  # it ended while we looked
-        return False
-    return False
 
 
 def by_clients(host: Host, desired: Desired, gpus: frozenset[str], named: tuple[Process, ...]) -> str | None:

@@ -13,6 +13,7 @@ from mpsfleet.show import show
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.instances import Instance
+    from mpsfleet.node.servers_facts import Servers
 
 SCHEMA = 1
 
@@ -93,6 +94,15 @@ class Peer(NamedTuple):
     reason: str = ""
 
 
+class ServerAnswer(NamedTuple):
+    """What the control daemon said of one of its servers."""
+
+    pid: int
+    status: str | None  # one word; None where it knows no such question (535) or no such server
+    clients: tuple[int, ...] | None  # pids; None where it knows no such server
+    is_ready: bool | None = None  # by `ps`; None where that does not tell (470)
+
+
 class Answers(NamedTuple):
     """What the control daemon said to root, asked in one invocation."""
 
@@ -100,6 +110,7 @@ class Answers(NamedTuple):
     servers: tuple[int, ...]
     memory_limits_mib: tuple[int | None, ...]  # of its GPUs in its own order, 0 for none; None where it knows no limits
     raw: str
+    of_servers: tuple[ServerAnswer, ...] = ()  # of those asked about
 
 
 class Silence(NamedTuple):
@@ -178,6 +189,7 @@ class Facts(NamedTuple):
     quiesced: bool  # stopped on purpose, for work on the driver
     nvidia: bool  # the driver is loaded, or a device of NVIDIA's is on the bus
     owner_uid: int  # root's, or who plays root on a simulated node
+    servers: Servers | None = None  # MPS servers, their clients, and jobs beside them; None where not looked at
 
     def serving(self, at: Observed) -> Daemon | None:
         """Return the daemon of an instance: root's, and holder of the control_lock that lies in its directory now."""

@@ -111,5 +111,5 @@ def _is_list(asked: object) -> bool:
 
 
 def asked_for_mps(record: Record) -> bool:
-    """Tell whether a job was given shares by MPS: its Prolog saw gres/mps."""
-    return getattr(record, "gres", "") == "mps"
+    """Tell whether a job was given shares of a GPU; a record that cannot be read tells nothing."""
+    return getattr(record, "gres", "") in ("mps", "shard")

@@ -247,3 +247,21 @@ def exists(path: str) -> bool:
 def executable(path: str) -> bool:
     """Return whether `path` is a program this process can execute."""
     return os.access(path, os.X_OK)
+
+
+def write_new_directory(path: str, contents: dict[str, bytes]) -> None:
+    """Make a directory only its owner can enter, with files only the owner can read; OSError where the name is taken."""
+    above, name = os.path.split(path)
+    at = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        make_directory(at, name, 0o700)
+        inside = open_directory(at, name)
+    finally:
+        os.close(at)
+    try:
+        for each, data in contents.items():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(each, flags, 0o600, dir_fd=inside), "wb") as stream:
+                stream.write(data)
+    finally:
+        os.close(inside)

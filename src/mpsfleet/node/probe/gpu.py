@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.host.children import Answer, Command
 
 _FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total,mig.mode.current"
+_APPS = ("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
 _PLACES = ("/usr/bin/nvidia-smi", "/usr/local/bin/nvidia-smi", "/opt/bin/nvidia-smi")
 _EXIT = {
     2: "bad argument",
@@ -38,6 +39,11 @@ def tool(host: Host) -> str:
 def question(host: Host, limit_s: float) -> Command:
     """Return the query for all GPUs."""
     return children.Command((tool(host), f"--query-gpu={_FIELDS}", "--format=csv,noheader"), limit_s)
+
+
+def compute_processes(host: Host, limit_s: float) -> Command:
+    """Return the query for the processes that compute: a line `GPU's UUID, pid` for each."""
+    return children.Command((tool(host), *_APPS), limit_s)
 
 
 def understand(answer: Answer, limit_s: float) -> Gpus:

@@ -16,7 +16,7 @@ import struct
 from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.node.host import children
-from mpsfleet.node.model import Answers, Peer, Silence, UserView
+from mpsfleet.node.model import Answers, Peer, ServerAnswer, Silence, UserView
 from mpsfleet.node.probe import procfs
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 _MARK = "mpsfleet-next"
 _LIMIT = "get_default_device_pinned_mem_limit"
+_OF_A_SERVER = ("get_server_status", "get_client_list")
+_UNKNOWN = "Unknown command"
+_NO_SERVER = "not found"
+_STATUS = 20  # characters of a server's status
 _MIB = {"M": 1, "G": 1024}
 _BUSY = "Cannot send command to MPS control daemon process"
 _NOBODY = "Cannot find MPS control daemon process"
@@ -64,15 +68,26 @@ def _unconnected(error: OSError) -> Peer:
     return Peer("failed", reason=error.strerror or str(error))
 
 
-def question(binary: str, directory_fd: int, limit_s: float, devices: int = 0, delay_s: float = 0.0) -> Command:
+def question(
+    binary: str,
+    directory_fd: int,
+    limit_s: float,
+    devices: int = 0,
+    delay_s: float = 0.0,
+    servers: tuple[int, ...] = (),
+) -> Command:
     """Return the command that asks the daemon of the pinned directory everything the audit needs.
 
-    `devices` is the number of GPUs, in the daemon's own order, whose memory limit is asked too.
+    `devices` is the number of GPUs, in the daemon's own order, whose memory limit is asked too; `servers` are pids of
+    processes that may be its servers. A driver answers what it does not know by saying so: get_server_status came with
+    550, ps with 535.
     """
     asked = [
         "get_default_active_thread_percentage",
         "get_server_list",
         *(f"{_LIMIT} {each}" for each in range(devices)),
+        *(f"{word} {pid}" for pid in servers for word in _OF_A_SERVER),
+        *(("ps",) if servers else ()),
     ]
     words = "".join(f"{each}\n{_MARK}\n" for each in asked)
     return command(binary, directory_fd, words.encode(), limit_s, delay_s)
@@ -98,8 +113,13 @@ def is_unheard(answer: Answer) -> bool:
     return is_busy(answer) or (answer.rc in (0, 1) and not answer.out.strip() and not answer.err.strip())
 
 
-def understand(answer: Answer, limit_s: float, devices: int = 0) -> Answers | Silence:
-    """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar."""
+def understand(
+    answer: Answer, limit_s: float, devices: int = 0, asked: tuple[int, ...] = ()
+) -> Answers | Silence:
+    """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar.
+
+    `asked` are the servers that it was asked about.
+    """
     if answer.missing:
         return Silence("no-binary", "the control program cannot be executed")
     if answer.capped:
@@ -112,15 +132,47 @@ def understand(answer: Answer, limit_s: float, devices: int = 0) -> Answers | Si
     if is_unheard(answer):
         return Silence("busy", f"it served other connections for {limit_s:g} s")
     parts = answer.out.split(f'Unknown command "{_MARK}"\n')
-    if len(parts) != devices + 3:  # what follows the last mark is one more
+    if len(parts) != devices + 3 + (len(asked) * len(_OF_A_SERVER) + 1 if asked else 0):  # the rest is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
         percentage = float(parts[0].strip())
         servers = tuple(int(line) for line in parts[1].split())
-        limits = tuple(memory_mib(each) for each in parts[2:-1])
+        limits = tuple(memory_mib(each) for each in parts[2 : 2 + devices])
+        of_servers = _of_servers(asked, parts[2 + devices : -1])
     except ValueError:
         return Silence("garbled", f"it answered {said.strip()!r}")
-    return Answers(percentage, servers, limits, answer.out)
+    return Answers(percentage, servers, limits, answer.out, of_servers)
+
+
+def _of_servers(asked: tuple[int, ...], parts: list[str]) -> tuple[ServerAnswer, ...]:
+    """Read a status and a list of clients for each server asked about, and after them `ps`, which is of all."""
+    told = iter(parts[:-1])
+    return tuple(
+        ServerAnswer(pid, _status(next(told)), _clients(next(told)), _is_ready(parts[-1])) for pid in asked
+    )
+
+
+def _status(said: str) -> str | None:
+    """Read "ACTIVE"; None for an older driver or a pid that is no server of this daemon. ValueError for a text."""
+    text = said.strip()
+    if text.startswith(_UNKNOWN) or text.endswith(_NO_SERVER):
+        return None
+    if not text.isascii() or not text.isalpha() or len(text) > _STATUS:
+        raise ValueError(text)
+    return text.upper()
+
+
+def _clients(said: str) -> tuple[int, ...] | None:
+    if said.strip().endswith(_NO_SERVER):
+        return None
+    return tuple(int(line) for line in said.split())
+
+
+def _is_ready(said: str) -> bool | None:
+    """Read `ps`: a server that is still starting is `not found` there, though it is listed (535, 550)."""
+    if not said.strip() or said.startswith(_UNKNOWN):
+        return None
+    return _NO_SERVER not in said
 
 
 def memory_mib(said: str) -> int | None:

@@ -20,6 +20,7 @@ _PROGRAM = "nvidia-cuda-mps-control"
 _LOCK = "/control_lock"
 _DELETED = " (deleted)"
 _MOST_FDS = 4096
+_OTHERS = 0o077
 
 
 def process(host: Host, pid: int) -> Process | None:
@@ -65,10 +66,15 @@ def named_mps(host: Host) -> tuple[Process, ...] | Unreadable:
 
 
 def daemons(host: Host, processes: tuple[Process, ...]) -> tuple[Daemon, ...]:
-    """Return the control daemons of the node's owner among `processes`. A zombie holds nothing and is none."""
-    return tuple(
+    """Return the control daemons of the node's owner among `processes`. A zombie holds nothing and is none.
+
+    Nor is the child that a daemon is about to turn into a server: for a moment it is the daemon's own image.
+    """
+    found = tuple(
         daemon for each in processes if each.uid == host.owner_uid and (daemon := _daemon(host, each)) is not None
     )
+    locks = {each.process.pid: each.lock for each in found}
+    return tuple(each for each in found if locks.get(each.process.ppid) != each.lock)
 
 
 def _daemon(host: Host, owner: Process) -> Daemon | None:
@@ -101,6 +107,36 @@ def is_control_program(host: Host, pid: int) -> bool:
     except OSError:
         return False
     return os.path.basename(program.replace(_DELETED, "")) == _PROGRAM
+
+
+def is_server(host: Host, process: Process) -> bool:
+    """Return whether a process with MPS's name holds a control_lock of root's that nobody else can open.
+
+    A server inherits that descriptor from its daemon (measured on 535); the name alone anybody can take.
+    """
+    folder = f"{host.proc}/{process.pid}/fd"
+    try:
+        for name in os.listdir(folder)[:_MOST_FDS]:
+            path = f"{folder}/{name}"
+            if os.path.basename(os.readlink(path)).split(" ")[0] == _LOCK[1:]:
+                now = os.stat(path)
+                if now.st_uid == host.owner_uid and not now.st_mode & _OTHERS:
+                    return True
+    except OSError:  # it ended while we looked
+        return False
+    return False
+
+
+def ended_children(host: Host, pid: int) -> int:
+    """Return the minor faults of the children that a process has waited for (proc(5), cminflt); 0 when it has gone.
+
+    Each server that ends makes it grow, and nobody but the kernel writes it.
+    """
+    try:
+        with open(f"{host.proc}/{pid}/stat", "rb", buffering=0) as stream:
+            return int(stream.read(4096).rpartition(b")")[2].split()[8])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def waits_for_bytes(host: Host, pid: int) -> bool:
