@@ -107,7 +107,7 @@ class TestWrongWords:
             (["explian"], "did you mean `explain`?"),
             (["--versoin"], "did you mean `--version`?"),
             (["node", "aply"], "did you mean `apply`?"),
-            (["node", "zzz"], "known: audit, apply, remove, reset, quiesce, unquiesce, prepare"),
+            (["node", "zzz"], "known: audit, apply, remove, reset, quiesce, unquiesce, acknowledge, prepare"),
             (["node"], "needs one of audit"),
             ([], "mpsfleet --help"),
             (["--version", "--jsn"], "did you mean `--json`?"),

@@ -11,6 +11,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "src"))
 import command_line  # noqa: E402  needs the path above
+import report_schema  # noqa: E402  needs the path above
 from mpsfleet.codes import CODES, RESET, Code  # noqa: E402  needs the path above
 from mpsfleet.sim.faults import FAULTS, Fault  # noqa: E402  needs the path above
 from mpsfleet.slurm.lint.rules import RULES, Rule  # noqa: E402  needs the path above
@@ -104,6 +105,8 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "faults.md": FAULTS_HEAD + "".join(_fault_row(each) for each in FAULTS),
         DOCS / "reference" / "slurm-lint.md": LINT_HEAD + "".join(_rule_row(each) for each in RULES),
         DOCS / "reference" / "command-line.md": command_line.page(),
+        DOCS / "reference" / "report.schema.json": report_schema.text(report_schema.report()),
+        DOCS / "reference" / "outcome.schema.json": report_schema.text(report_schema.outcome()),
         DOCS / "man" / "mpsfleet.8": command_line.manual(),
         DOCS / "completion" / "mpsfleet.bash": command_line.completion(),
     }

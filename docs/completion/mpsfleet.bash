@@ -7,7 +7,7 @@ _mpsfleet_words() {
         "node") echo "audit apply remove reset quiesce unquiesce prepare" ;;
         "slurm") echo "nodes drain undrain verdict lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
-        "node audit") echo "--json --config --help" ;;
+        "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
         "node remove") echo "--dry-run --json --any-drain --help" ;;
         "node reset") echo "--dry-run --json --any-drain --gpu --others --help" ;;
@@ -27,7 +27,7 @@ _mpsfleet_words() {
         "sim status") echo "--help" ;;
         "sim inventory") echo "--path --help" ;;
         "sim exec") echo "--user --help" ;;
-        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs memory-limit-differs memory-limit-unsupported daemon-wrong-gpus default-directory-squatted mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpus-unrecorded gpu-changed gpu-unmatched gpu-mig compute-mode-differs gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed quiesced configuration-invalid probe-failed reset" ;;
+        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked server-fault server-recovered server-orphaned server-not-ready server-crash-loop server-dead client-waiting client-without-job client-limit-near job-bypasses-mps directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs memory-limit-differs memory-limit-unsupported daemon-wrong-gpus default-directory-squatted mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpus-unrecorded gpu-changed gpu-unmatched gpu-mig compute-mode-differs gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed quiesced configuration-invalid probe-failed reset" ;;
         "--version") echo "--json --help" ;;
     esac
 }
@@ -35,6 +35,8 @@ _mpsfleet_words() {
 _mpsfleet_values() {
     case "$1" in
         "node audit --config") echo "-" ;;
+        "node audit --record") echo "FILE" ;;
+        "node audit --replay") echo "FILE" ;;
         "node apply --config") echo "-" ;;
         "slurm drain --code") echo "daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-error gpu-lost gpu-missing gpu-requires-reset mps-package-missing nvidia-smi-wedged reset" ;;
         "slurm verdict --reports") echo "FILE" ;;

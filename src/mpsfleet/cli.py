@@ -21,7 +21,7 @@ DEBUG = "--debug"
 ROOT = "--root"
 _SENTENCE = 2000  # characters of one sentence; more is cut
 
-NODE_VERBS = ("audit", "apply", "remove", "reset", "quiesce", "unquiesce", "prepare")
+NODE_VERBS = ("audit", "apply", "remove", "reset", "quiesce", "unquiesce", "acknowledge", "prepare")
 COMMANDS = ("node", "slurm", "sim", "explain")
 _HIDDEN = ("run-daemon", "settle")  # called by our own unit file, not by people
 _OPTIONS = ("--help", "--version")
@@ -36,6 +36,7 @@ On a node, as root:
   mpsfleet node apply      deploy or repair what /etc/mpsfleet/node.toml asks for
   mpsfleet node reset      stop the daemon, clean its directories, start it and verify; the node must be drained
   mpsfleet node quiesce    stop the daemons and keep them stopped, for work on the driver; unquiesce ends that
+  mpsfleet node acknowledge  say that the fatal GPU errors in the kernel log are seen to
   mpsfleet node remove     take away all that apply put there
   mpsfleet node prepare    create the directories (the unit file calls this)
 

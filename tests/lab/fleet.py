@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import report_schema  # of the tools' folder
 from clusterlab.locks import locked
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Fleet:
         done = self.cluster.exec(node, ("mpsfleet", "node", "audit", "--json"))
         assert done.stderr == "", done.stderr
         report: dict[str, Any] = json.loads(done.stdout)
+        report_schema.require(report)
         assert done.returncode == {"ok": 0, "warn": 1, "critical": 2, "unknown": 3}[report["verdict"]]
         return report, time.monotonic() - begin
 

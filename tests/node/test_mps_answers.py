@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mpsfleet.node.host.children import Answer
 from mpsfleet.node.model import Answers, Silence
-from mpsfleet.node.probe.mps import is_busy, understand, user_views
+from mpsfleet.node.probe.mps import About, is_busy, understand, user_views
 
 MARK = 'Unknown command "mpsfleet-next"\n'
 
@@ -72,7 +72,7 @@ def test_a_users_view_names_where_it_ended() -> None:
     [("", 0), ("512M", 512), ("8G", 8192), ('Unknown command "get_default_device_pinned_mem_limit"', None)],
 )
 def test_a_memory_limit_is_read_as_the_daemon_prints_it(said: str, mib: int | None) -> None:
-    answer = understand(Answer(0, f"100.0\n{MARK}{MARK}{said}\n{MARK}", ""), 2.0, 1)
+    answer = understand(Answer(0, f"100.0\n{MARK}{MARK}{said}\n{MARK}", ""), 2.0, About(1))
 
     assert isinstance(answer, Answers)
     assert answer.memory_limits_mib == (mib,)

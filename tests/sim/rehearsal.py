@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import report_schema  # of the tools' folder
 from mpsfleet.sim import faults, fleet, mending, remembered
 from mpsfleet.sim.slurm import cluster
 
@@ -42,7 +43,10 @@ class Rehearsal(NamedTuple):
         """Run the deployed program on a node or the controller; return its JSON."""
         command = [*self._program(), "--root", str(self.root(node)), *words, "--json"]
         done = self._run(command, code, stdin)
-        return json.loads(done.stdout)
+        document = json.loads(done.stdout)
+        if words[0] == "node":
+            report_schema.require(document)
+        return document
 
     def _program(self) -> list[str]:
         """Return how to run the program: n1's own copy, which has byte code, where it is deployed."""

@@ -24,8 +24,8 @@ from mpsfleet.node import (
 )
 from mpsfleet.node.actions import Wanted
 from mpsfleet.node.desired import CONFIG, DEFAULT_DIRECTORY
-from mpsfleet.node.host import children, locks
 from mpsfleet.node.host import files as disk
+from mpsfleet.node.host import locks
 from mpsfleet.node.judge import judge, lacks_gpus
 from mpsfleet.node.model import Outcome, Unreadable
 from mpsfleet.node.probe import gpu, probe, short_name
@@ -50,10 +50,8 @@ def apply(host: Host, desired: Desired, text: str | None, *, dry_run: bool) -> O
     with locks.held(host, "node", _LOCK_WAIT_S):
         if not units.is_booted(host):
             return _into_image(host, desired, text, dry_run=dry_run)
-        gpus = children.run((gpu.question(host, desired.nvidia_smi_timeout_s),))[0]
-        found = recording.find(
-            desired, gpu.understand(gpus, desired.nvidia_smi_timeout_s), topology.minors(host), _recorded(host)
-        )
+        gpus = gpu.ask(host, desired.nvidia_smi_timeout_s)
+        found = recording.find(desired, gpus, topology.minors(host), _recorded(host))
         facts = probe(host, desired, found.known)
         if lacks_gpus(facts, desired):
             message = "this node has no NVIDIA GPU, so nothing is deployed on it"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from mpsfleet.node.cards import RECORD
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
 from mpsfleet.node.files import MADE_BY, PROGRAM_LINK, UNIT_FOLDER, Owned
+from mpsfleet.node.host_facts import TIMER
 from mpsfleet.node.instances import NODE, needs_record
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
 
 SETUP = "nvidia-mps-setup.service"
-TIMER = "mpsfleet-audit.timer"
 UNITS = (SETUP, TIMER)
 NHC_PATH = "/etc/nhc/scripts/mpsfleet.nhc"
 PROFILE_PATH = "/etc/profile.d/mpsfleet.sh"

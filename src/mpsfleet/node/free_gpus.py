@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 from mpsfleet.node import daemon, instances, jobs, steps, topology
 from mpsfleet.node.host import children
 from mpsfleet.node.model import Answers, Unreadable
-from mpsfleet.node.probe import directories, gpu, mps, procfs
+from mpsfleet.node.probe import directories, mps, procfs, uses
 from mpsfleet.show import show
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
-    from mpsfleet.node.host.children import Answer
     from mpsfleet.node.instances import Instance
     from mpsfleet.node.model import Process
-
 
 
 def by_records(
@@ -58,24 +56,15 @@ def sentence(record: jobs.Record, *, stale: bool = False) -> str:
 
 def by_compute_processes(host: Host, desired: Desired, gpus: frozenset[str], named: tuple[Process, ...]) -> str | None:
     """Ask nvidia-smi for compute processes; a server of ours is none, for its clients are asked for apart."""
-    command = gpu.compute_processes(host, desired.nvidia_smi_timeout_s)
-    answer = children.run((command,))[0]
-    if answer.rc != 0:
-        return f"nvidia-smi cannot be asked for compute processes ({_how(answer, command.limit_s)})"
+    limit_s = desired.nvidia_smi_timeout_s
+    found = uses.understand(children.run((uses.question(host, limit_s),))[0], limit_s)
+    if isinstance(found, Unreadable):
+        return f"nvidia-smi cannot be asked for compute processes ({found.reason})"
     servers = {str(each.pid) for each in named if procfs.is_server(host, each)}
-    for line in answer.out.splitlines():
-        uuid, _, pid = (each.strip() for each in line.partition(","))
-        if uuid in gpus and pid not in servers:
-            return f"compute process {show(pid, 20)} is on {uuid}; wait for its end"
+    for each in found:
+        if each.gpu in gpus and each.pid not in servers:
+            return f"compute process {show(each.pid, 20)} is on {each.gpu}; wait for its end"
     return None
-
-
-def _how(answer: Answer, limit_s: float) -> str:
-    if answer.missing:
-        return "it is not installed"
-    if answer.rc is None:
-        return f"no answer within {limit_s:g} s"
-    return show((answer.err.strip() or answer.out.strip() or f"exit status {answer.rc}").partition("\n")[0])
 
 
 def by_clients(host: Host, desired: Desired, gpus: frozenset[str], named: tuple[Process, ...]) -> str | None:

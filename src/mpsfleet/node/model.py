@@ -12,7 +12,9 @@ from mpsfleet.show import show
 
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
+    from mpsfleet.node.host_facts import HostState, InstanceState
     from mpsfleet.node.instances import Instance
+    from mpsfleet.node.kernel_facts import KernelLog
     from mpsfleet.node.servers_facts import Servers
 
 SCHEMA = 1
@@ -87,11 +89,12 @@ class Daemon(NamedTuple):
 class Peer(NamedTuple):
     """Who listens on a socket of the pipe directory (SO_PEERCRED of a connection that sends nothing)."""
 
-    outcome: str  # "listening" | "absent" | "refused" | "busy" | "not-a-socket" | "failed"
+    outcome: str  # "listening" | "absent" | "refused" | "busy" | "not-a-socket" | "failed" | "not-asked"
     pid: int = 0
     uid: int = -1
     comm: str = ""
     reason: str = ""
+    is_control_program: bool = False  # of a stranger, by the program's name
 
 
 class ServerAnswer(NamedTuple):
@@ -116,7 +119,7 @@ class Answers(NamedTuple):
 class Silence(NamedTuple):
     """The control daemon gave no usable answer."""
 
-    outcome: str  # "timeout" | "busy" | "no-daemon" | "garbled" | "not-asked" | "no-binary"
+    outcome: str  # "timeout" | "busy" | "no-daemon" | "garbled" | "mute" | "not-asked" | "no-binary"
     reason: str
     daemon_state: str = ""  # letter of /proc/PID/stat when silent
     held: bool = False  # it waits for the next bytes of a connection that is open
@@ -141,7 +144,9 @@ class Gpu(NamedTuple):
     driver: str
     compute_mode: str
     memory_total: str
-    mig: str  # "Enabled", "Disabled", "[N/A]"
+    mig: str  # "Enabled", "Disabled", "[N/A]"; "" where the driver does not know the question, as below
+    ecc: str = ""  # uncorrectable memory errors since the driver was loaded
+    recovery: str = ""  # what the driver asks for: "None", "Reset", "Reboot", "Drain P2P", "Drain and Reset"
 
 
 class Gpus(NamedTuple):
@@ -152,6 +157,8 @@ class Gpus(NamedTuple):
     detail: str = ""
     rc: int | None = None
     state: str = ""  # letter of /proc/PID/stat when it did not answer
+    inforoms: tuple[str, ...] = ()  # bus ids of the GPUs whose infoROM it says is corrupted
+    driver: str = ""  # the version of the loaded kernel module, "" where none is loaded
 
 
 def serving(pipe: Directory, daemons: tuple[Daemon, ...] | Unreadable) -> Daemon | None:
@@ -174,6 +181,7 @@ class Observed(NamedTuple):
     started_with: float | Unreadable | None  # thread percentage in the daemon's environment; None where it has none
     user: UserView | Unreadable
     gpus: tuple[str, ...] | Unreadable | None = None  # UUIDs the daemon was started with; None where not looked at
+    state: InstanceState | None = None  # its unit, its process, its file systems; None where not looked at
 
 
 class Facts(NamedTuple):
@@ -185,11 +193,13 @@ class Facts(NamedTuple):
     gpus: Gpus
     cards: tuple[Card, ...] | Unreadable | None  # the record of GPUs that the deploy left; None where there is none
     default: Directory | None  # NVIDIA's own pipe directory, where it is no instance's
-    deployed: bool  # our unit is installed
+    deployed: bool  # files of ours are installed
     quiesced: bool  # stopped on purpose, for work on the driver
     nvidia: bool  # the driver is loaded, or a device of NVIDIA's is on the bus
     owner_uid: int  # root's, or who plays root on a simulated node
     servers: Servers | None = None  # MPS servers, their clients, and jobs beside them; None where not looked at
+    kernel: KernelLog | Unreadable | None = None  # fatal events of the driver; None where there is no kernel log
+    host: HostState | None = None  # units, files of ours; None where not looked at
 
     def serving(self, at: Observed) -> Daemon | None:
         """Return the daemon of an instance: root's, and holder of the control_lock that lies in its directory now."""

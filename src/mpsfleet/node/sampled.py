@@ -11,6 +11,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from mpsfleet.errors import Refused
 from mpsfleet.node.host import files, locks
 
 if TYPE_CHECKING:
@@ -67,16 +68,9 @@ def sampled(host: Host, samples: tuple[Sample, ...], unasked: frozenset[int], no
     before = {each.pid: each for each in _read(host)}
     kept = tuple(follow(before.get(each.pid), each, now) for each in samples)
     left = tuple(each for pid, each in before.items() if pid in unasked)
-    if {each.pid: _without_time(each) for each in (*kept, *left)} != {
-        pid: _without_time(each) for pid, each in before.items()
-    }:
+    if {each.pid: each for each in (*kept, *left)} != before:
         _write(host, (*kept, *left))
     return kept
-
-
-def _without_time(noted: Noted) -> tuple[object, ...]:
-    """Leave out what changes at every audit of a server that stays in FAULT."""
-    return (*noted[:4], tuple(each[:2] for each in noted.faults))
 
 
 def _read(host: Host) -> tuple[Noted, ...]:
@@ -103,5 +97,5 @@ def _write(host: Host, noted: tuple[Noted, ...]) -> None:
     content = json.dumps({"schema": SCHEMA, "daemons": noted}).encode()
     try:
         files.publish(os.path.join(locks.state_directory(host), FILE), content, 0o600)
-    except OSError:  # a read-only /run: the next audit begins anew
+    except (OSError, Refused):  # a read-only /run: the next audit begins anew
         return

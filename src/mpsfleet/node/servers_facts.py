@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mpsfleet.node.model import Unreadable
 
 if TYPE_CHECKING:
-    from mpsfleet.node.jobs import Job, Record
+    from mpsfleet.node.jobs import Record
     from mpsfleet.node.model import Process
     from mpsfleet.node.steps import Listed
 
@@ -35,7 +35,7 @@ class Use(NamedTuple):
     """A process that computes on a GPU, by nvidia-smi."""
 
     gpu: str  # UUID
-    pid: int
+    pid: str  # as nvidia-smi prints it, which may be a token
 
 
 class Waiting(NamedTuple):
@@ -69,45 +69,39 @@ class Servers(NamedTuple):
         """Return the servers of one control daemon."""
         return tuple(each for each in self.servers if each.daemon == daemon)
 
-    def job_of(self, pid: int) -> str:
+    def job_of(self, pid: int | str) -> str:
         """Return the number of the job a process belongs to, "" where Slurm's step daemons know none."""
-        steps = self.steps if isinstance(self.steps, tuple) else ()
+        steps = () if self.steps is None or isinstance(self.steps, Unreadable) else self.steps
         return next((each.job for each in steps if each.pid == str(pid)), "")
 
 
 class Bypass(NamedTuple):
     """A process of a job that asked for MPS, and computes beside it."""
 
-    job: Job
-    pid: int
+    job: str  # its number
+    pid: str
     gpu: str
 
 
 def bypassing(read: Servers) -> tuple[Bypass, ...]:
     """Return the processes that compute beside MPS though their jobs asked for it.
 
-    None where it is not known of every server which clients it has: what is not asked accuses nobody.
+    None where it is not known of every server which clients it has, be it an orphan: what is not asked accuses nobody.
     """
-    if isinstance(read.records, Unreadable) or not _is_list(read.steps) or not _is_list(read.uses):
+    records, uses = read.records, read.uses
+    if isinstance(records, Unreadable) or uses is None or isinstance(uses, Unreadable):
         return ()
-    ours = [each for each in read.servers if each.daemon]
-    if any(each.clients is None for each in ours):
+    if any(each.clients is None for each in read.servers):
         return ()
-    through = {client.pid for each in ours for client in each.clients or ()} | {
-        each.process.pid for each in read.servers
-    }
-    through |= {each.pid for each in read.waiting}
-    wanted = {str(each.job): each for each in read.records if asked_for_mps(each)}
+    through = {str(client.pid) for each in read.servers for client in each.clients or ()}
+    through |= {str(each.process.pid) for each in read.servers} | {str(each.pid) for each in read.waiting}
+    wanted = {each.name: each for each in records if asked_for_mps(each)}
     found = []
-    for use in read.uses if isinstance(read.uses, tuple) else ():
+    for use in uses:
         job = wanted.get(read.job_of(use.pid))
-        if job is not None and use.pid not in through and job.may_use(frozenset((use.gpu,))):
-            found.append(Bypass(job, use.pid, use.gpu))
+        if job is not None and use.pid.isdigit() and use.pid not in through and job.may_use(frozenset((use.gpu,))):
+            found.append(Bypass(job.name, use.pid, use.gpu))
     return tuple(found)
-
-
-def _is_list(asked: object) -> bool:
-    return asked is not None and not isinstance(asked, Unreadable)
 
 
 def asked_for_mps(record: Record) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mpsfleet.errors import CRITICAL, OK, REFUSED, VERDICT_EXIT, MpsfleetError, NotInEffect, Refused, UsageError
 from mpsfleet.node import act, config, daemon, deploy, instances, plan, prepare, settings, topology
+from mpsfleet.node.acknowledge import acknowledge
 from mpsfleet.node.audit import read_config, require_root, write_line
 from mpsfleet.node.desired import Desired
 from mpsfleet.node.host import Host
@@ -82,6 +83,7 @@ _HELP = {
     "reset": "Stop, clean, start and verify the daemons. The node must be drained by us and idle.",
     "quiesce": "Stop the daemons and keep them stopped, over reboots too, for work on the driver. Needs a free node.",
     "unquiesce": "Start the daemons again after `quiesce`, and verify them.",
+    "acknowledge": "Say that the fatal errors in the kernel log are seen to: audits tell of later ones alone.",
     "prepare": "Make the pipe and log directories safe for a start (the unit calls this).",
     "run-daemon": "Become the control daemon (the unit calls this).",
     "settle": "Wait until the started daemon answers (the unit calls this).",
@@ -106,6 +108,8 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     if verb == "prepare":  # the unit's start needs it, so the kill switch does not stop it
         return _prepare(host, desired, words.instance, dry_run=words.dry_run)
     act.refuse_when_off(host)
+    if verb == "acknowledge":
+        return acknowledge(host, desired, dry_run=words.dry_run)
     if verb == "apply":
         return deploy.apply(host, desired, text, dry_run=words.dry_run)
     return deploy.remove(host, desired, dry_run=words.dry_run, any_drain=words.any_drain)

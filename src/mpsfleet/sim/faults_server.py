@@ -8,13 +8,17 @@ import time
 from typing import TYPE_CHECKING
 
 from mpsfleet.errors import MpsfleetError
+from mpsfleet.node import jobs as records
+from mpsfleet.node.host import Host
 from mpsfleet.sim import mending, mps, processes
+from mpsfleet.sim.slurm import jobs, step
 from mpsfleet.sim.slurm.cluster import read
 from mpsfleet.sim.target import live_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mpsfleet.sim.slurm.cluster import Job
     from mpsfleet.sim.target import Target
 
 ALICE, BOB = 2001, 2002
@@ -41,31 +45,30 @@ def recover(target: Target) -> str:
 def two_users(target: Target) -> str:
     """Let Slurm place jobs of two users on the GPU, as it does: MPS serves one user at a time."""
     live_daemon(target)
+    numbers = [str(_run_job(target, uid).number) for uid in (ALICE, BOB)]
+    return f"jobs {' and '.join(numbers)} of alice and bob share a GPU of {target.place.name}"
+
+
+def _run_job(target: Target, uid: int) -> Job:
+    """Let Slurm run a user's job with half of a GPU on the node."""
     place = target.place
-    numbers = []
-    for uid in (ALICE, BOB):
-        done = subprocess.run(
-            (
-                place.path("/usr/bin/sbatch"),
-                "--parsable",
-                f"--nodelist={place.name}",
-                "--gres=mps:50",
-                "--wrap=sleep 3600",
-            ),
-            capture_output=True,
-            text=True,
-            cwd="/",
-            env=mps.as_user(uid),
-            check=False,
-        )
-        if done.returncode != 0:
-            raise MpsfleetError(f"the job of uid {uid} was not taken: {done.stderr.strip()}")
-        numbers.append(done.stdout.strip())
-        mending.note(place, mending.Undo(target.fault, "job", numbers[-1]))
-    jobs = read(place.controller).jobs
-    if any(jobs[each].state != "RUNNING" for each in numbers):
-        raise MpsfleetError(f"Slurm does not run both jobs: {place.name} has no room left, or takes no jobs")
-    return f"jobs {' and '.join(numbers)} of alice and bob share a GPU of {place.name}"
+    words = ("--parsable", f"--nodelist={place.name}", "--gres=mps:50", "--wrap=sleep 3600")
+    done = subprocess.run(
+        (place.path("/usr/bin/sbatch"), *words),
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env=mps.as_user(uid),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise MpsfleetError(f"the job of uid {uid} was not taken: {done.stderr.strip()}")
+    number = done.stdout.strip()
+    mending.note(place, mending.Undo(target.fault, "job", number))
+    job = read(place.controller).jobs[number]
+    if job.state != "RUNNING":
+        raise MpsfleetError(f"Slurm does not run job {number}: {place.name} has no room left, or takes no jobs")
+    return job
 
 
 def waiting(target: Target) -> str:
@@ -76,10 +79,23 @@ def waiting(target: Target) -> str:
 
 
 def bypass(target: Target) -> str:
-    """Let a program of alice use the GPU beside MPS, as one does that cannot see the pipe directory."""
-    pid = mps.start_bypassing(target.place.root, ALICE, target.gpu)
+    """Let a program of alice use the GPU beside MPS, as one does that cannot see the pipe directory.
+
+    It is a process of a job with shares of the GPU, recorded as the Prolog does, where the node takes jobs.
+    """
+    place = target.place
+    if not jobs.is_usable(read(place.controller).nodes[place.name]):
+        pid = mps.start_bypassing(place.root, ALICE, target.gpu)
+        _note(target, pid, "the program that bypasses MPS")
+        return f"process {pid} of alice uses GPU {target.gpu} without MPS; it is no job's, for the node takes none"
+    job = _run_job(target, ALICE)
+    pid = mps.start_bypassing(place.root, ALICE, job.indices[0])
     _note(target, pid, "the program that bypasses MPS")
-    return f"process {pid} of alice uses GPU {target.gpu} without MPS"
+    step.note_beside(place, job.number, pid)
+    host = Host.at(place.root)
+    records.write(host, records.Job(job.number, ALICE, "mps", (), tuple(job.indices), int(time.time())))
+    mending.note(place, mending.Undo(target.fault, "record", str(job.number)))
+    return f"process {pid} of job {job.number} of alice uses GPU {job.indices[0]} without MPS"
 
 
 def orphan(target: Target) -> str:
@@ -96,6 +112,8 @@ def crash_loop(target: Target) -> str:
     """Let every server end at once, while a client asks for one again and again."""
     mps.set_servers(target.place.root, "crash")
     mending.note(target.place, mending.Undo(target.fault, "servers"))
+    for each in mps.servers(target.place.root):
+        mps.end(target.place.root, each)
     client = _client(target, ALICE, keeps_trying=True)
     return f"each server ends at its start, and client {client} asks for one again and again"
 

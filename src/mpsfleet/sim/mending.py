@@ -6,6 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
+from mpsfleet.node import jobs as records
+from mpsfleet.node.host import Host
 from mpsfleet.sim import gpu, mps, processes
 from mpsfleet.sim.place import CONTROLLER, locked, read_json, write_json
 from mpsfleet.sim.slurm import jobs
@@ -22,7 +24,8 @@ class Undo(NamedTuple):
     """One thing to undo.
 
     `kind`: "end" a process, set a "mode" back, "gpus" are well, "slurmctld" answers,
-    a GPU's "compute-mode" is set back, "servers" are well, a "job" is cancelled; "none" where a reset undoes it.
+    a GPU's "compute-mode" is set back, "servers" are well, a "job" is cancelled,
+    its "record" is removed; "none" where a reset undoes it.
     """
 
     fault: str
@@ -79,12 +82,19 @@ def _undo(place: Place, undo: Undo) -> str:
     if undo.kind == "servers":
         mps.set_servers(place.root, "well")
         return "servers start well again"
+    return _undo_in_slurm(place, undo)
+
+
+def _undo_in_slurm(place: Place, undo: Undo) -> str:
     if undo.kind == "job":
         with changing(place.controller) as cluster:
             job = cluster.jobs.get(undo.subject)
             if job is not None and not job.ended:
                 jobs.cancel(place.controller, cluster, job)
         return f"cancelled job {undo.subject}"
+    if undo.kind == "record":
+        records.forget(Host.at(place.root), int(undo.subject))
+        return f"removed the record of job {undo.subject}"
     if undo.kind == "slurmctld" and place.name == CONTROLLER:
         with changing(place) as cluster:
             cluster.slurmctld = "up"

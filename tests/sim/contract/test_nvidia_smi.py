@@ -11,7 +11,7 @@ import pytest
 
 from mpsfleet.errors import MpsfleetError
 from mpsfleet.node.host.children import Answer
-from mpsfleet.node.probe.gpu import understand
+from mpsfleet.node.probe.gpu import fields, understand
 from mpsfleet.sim import gpu, mps
 from mpsfleet.sim.gpu.board import boards
 from mpsfleet.sim.place import Place
@@ -20,8 +20,7 @@ from mpsfleet.sim.processes import registered
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# those that the audit asks for
-FIELDS = "index,uuid,pci.bus_id,name,driver_version,compute_mode,memory.total,mig.mode.current"
+FIELDS = ",".join(fields("535.261.03"))  # those that the audit asks for
 
 
 @pytest.fixture
@@ -127,7 +126,7 @@ def test_mig_ecc_and_unified_memory_are_their_gpus_alone(root: str) -> None:
 
 def test_an_xid_is_a_record_of_the_kernel_log(root: str) -> None:
     gpu.add_xid(root, 0, 79)
-    record = (Path(root) / "sim/kmsg").read_text(encoding="utf-8").splitlines()[1]
+    record = (Path(root) / "dev/kmsg").read_text(encoding="utf-8").splitlines()[1]
     assert record.startswith("3,2,")
     assert ",-;NVRM: Xid (PCI:0000:07:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus." in record
 

@@ -176,16 +176,20 @@ class _Child:
         )
 
 
-def run(commands: tuple[Command, ...], again: Again | None = None) -> tuple[Answer, ...]:
+def run(
+    commands: tuple[Command, ...], again: Again | None = None, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[Answer, ...]:
     """Run `commands` side by side and return their answers in order.
 
     `again(index, answer)` may return another command to try in the place of the one that ended (a busy daemon), until
-    it returns None. Never raises for a child: a missing program, a time limit and a flood are answers.
+    it returns None. `meanwhile` is done once, when the first have been started; it must be short. Never raises for a
+    child: a missing program, a time limit and a flood are answers.
     """
     answers: list[Answer | None] = [None] * len(commands)
     now = time.monotonic()
     waiting = [_Child(index, command, now) for index, command in enumerate(commands)]
     live: list[_Child] = []
+    is_first = True
 
     def settle(child: _Child, answer: Answer) -> None:
         child.close()
@@ -204,6 +208,9 @@ def run(commands: tuple[Command, ...], again: Again | None = None) -> tuple[Answ
                 live.append(child)
             else:
                 settle(child, Answer(None, "", "", missing=True))
+        if is_first:
+            meanwhile()
+            is_first = False
         _wait(live, waiting)
         now = time.monotonic()
         for child in tuple(live):

@@ -11,9 +11,14 @@ import errno
 import os
 import stat
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_EXCHANGE = 2  # linux/fs.h
+_RECORD = 8192  # the longest record of /dev/kmsg (CONSOLE_EXT_LOG_MAX)
 _AT_FDCWD_NAMES = 64  # attempts at a free temporary name
 
 
@@ -164,6 +169,43 @@ def read_or_none(path: str, cap: int = 1 << 20) -> bytes | None:
         return None
 
 
+def records(path: str, limit_s: float) -> Iterator[bytes]:
+    """Yield the records of the kernel log at `path`, oldest first, to its present end; TimeoutError beyond `limit_s`.
+
+    /dev/kmsg gives one record a read, EAGAIN at its end and EPIPE where records were overwritten meanwhile. In the
+    device's place may be a regular file or a fifo, a line a record; a line that begins with a blank belongs to the one
+    before.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    end = time.monotonic() + limit_s
+    try:
+        if not stat.S_ISCHR(os.fstat(fd).st_mode):
+            with contextlib.suppress(BlockingIOError), open(fd, "rb", closefd=False) as stream:
+                for line in iter(lambda: stream.readline(_RECORD), b""):
+                    _in_time(end)
+                    if not line.startswith(b" "):
+                        yield line
+            return
+        while True:
+            _in_time(end)
+            try:
+                data = os.read(fd, _RECORD)
+            except BrokenPipeError:
+                continue
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            yield data
+    finally:
+        os.close(fd)
+
+
+def _in_time(end: float) -> None:
+    if time.monotonic() > end:
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
 def publish(path: str, data: bytes, mode: int) -> None:
     """Write a file by a temporary one (O_EXCL) beside it and a rename; `path` must be in a root-only place."""
     directory, name = os.path.split(path)
@@ -250,7 +292,7 @@ def executable(path: str) -> bool:
 
 
 def write_new_directory(path: str, contents: dict[str, bytes]) -> None:
-    """Make a directory only its owner can enter, with files only the owner can read; OSError where the name is taken."""
+    """Make a directory only its owner can enter, with files only they can read; OSError where it is there."""
     above, name = os.path.split(path)
     at = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable
 
-from mpsfleet.node.judge import daemons, directories, gpus, limits
+from mpsfleet.node.judge import (
+    clients,
+    compute_modes,
+    daemons,
+    directories,
+    gpus,
+    host,
+    kernel,
+    limits,
+    places,
+    servers,
+)
 from mpsfleet.node.model import Finding, Report, finding, report
 
 if TYPE_CHECKING:
@@ -19,8 +30,14 @@ _Judge = Callable[["Facts", "Desired"], "tuple[Finding, ...]"]
 _JUDGES: tuple[tuple[str, _Judge], ...] = (
     ("daemons", daemons.judge),
     ("directories", directories.judge),
+    ("places", places.judge),
+    ("host", host.judge),
     ("limits", limits.judge),
     ("gpus", gpus.judge),
+    ("compute modes", compute_modes.judge),
+    ("kernel log", kernel.judge),
+    ("servers", servers.judge),
+    ("clients", clients.judge),
 )
 
 

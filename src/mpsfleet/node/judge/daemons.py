@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpsfleet.node.judge import host, silence
 from mpsfleet.node.model import Answers, Finding, Observed, Peer, Silence, Unreadable, finding
 from mpsfleet.show import show
 
@@ -32,6 +33,9 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
 
 
 def _instance(facts: Facts, at: Observed) -> tuple[Finding, ...]:
+    on_its_way = host.starting(facts, at)
+    if on_its_way is not None:
+        return (on_its_way,)
     hijacked = _hijacked(facts, at)
     return (*hijacked, *_serving(facts, at, hijacked=bool(hijacked)))
 
@@ -66,6 +70,11 @@ def _stranger(path: str, peer: Peer) -> Finding:
         f"{path} is served by a process of user {peer.uid}{program}, "
         "not by the control daemon of that directory, so jobs connect to a stranger"
     )
+    if peer.is_control_program and peer.uid > 0:
+        message = (
+            f"{path} is served by a control daemon of user {peer.uid}, not of root's, so other users' jobs fail there"
+        )
+        return finding("daemon-wrong-user", path, message, pid=peer.pid, uid=peer.uid)
     return finding("socket-hijacked", path, message, pid=peer.pid, uid=peer.uid, comm=peer.comm)
 
 
@@ -96,6 +105,14 @@ def _not_serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding
     """Nobody holds the control_lock that lies in the directory now."""
     directory, subject = at.instance.pipe_directory, at.instance.subject
     lost = [each for each in _daemons(facts) if each.directory == directory]
+    if lost and at.state is not None and at.state.hidden:
+        return ()  # told by where its directory lies
+    if lost and _are_its_sockets(at, lost):
+        message = (
+            f"control_lock in {directory} was replaced under the control daemon, so it cannot be told from another, "
+            "was not asked, and a second one could be started"
+        )
+        return (finding("lock-replaced", subject, message, pid=lost[0].process.pid),)
     if lost:
         pids = ", ".join(str(each.process.pid) for each in lost)
         message = f"the control daemon is alive, but its files in {directory} were deleted, so no job can connect to it"
@@ -108,6 +125,12 @@ def _not_serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding
     return (finding("daemon-absent", subject, f"no control daemon runs for {directory}{left}"),)
 
 
+def _are_its_sockets(at: Observed, lost: list[Daemon]) -> bool:
+    pids = {each.process.pid for each in lost}
+    both = (at.control, at.privileged)
+    return not lost[0].deleted and all(each.outcome == "listening" and each.pid in pids for each in both)
+
+
 def _daemons(facts: Facts) -> tuple[Daemon, ...]:
     return () if isinstance(facts.daemons, Unreadable) else facts.daemons
 
@@ -118,8 +141,8 @@ def _silent(at: Observed, serving: Daemon, said: Silence) -> Finding:
     if said.outcome == "busy":
         message = f"{who} could not be asked: {said.reason}"
         return finding("daemon-busy", subject, message, pid=pid)
-    if said.outcome == "timeout":
-        return _wedged(subject, who, pid, said)
+    if said.outcome in ("timeout", "mute"):
+        return silence.judge(at, serving, said)
     if said.outcome == "garbled":
         return finding("probe-failed", subject, f"{who} gave an answer that is not understood: {said.reason}", pid=pid)
     entry = at.pipe.name("control_privileged")
@@ -127,22 +150,6 @@ def _silent(at: Observed, serving: Daemon, said: Silence) -> Finding:
         message = f"{who} is alive, but its socket control_privileged was deleted or replaced, so it cannot be asked"
         return finding("daemon-unreachable", subject, message, pid=pid)
     return finding("probe-failed", subject, f"{who} could not be asked: {said.reason}", pid=pid)
-
-
-def _wedged(subject: str, who: str, pid: int, said: Silence) -> Finding:
-    """Tell a silent daemon's cause: stopped and uninterruptible are the node's; the rest a user can bring about."""
-    within = f"did not answer within {said.seconds:g} s"
-    if said.daemon_state in ("T", "t"):
-        message = f"{who} is stopped (SIGSTOP) and {within}"
-        return finding("daemon-wedged", subject, message, origin="node", pid=pid, state=said.daemon_state)
-    if said.daemon_state == "D":
-        message = f"{who} is in uninterruptible sleep and {within}; only a reboot ends that"
-        return finding("daemon-wedged", subject, message, origin="node", pid=pid, state="D")
-    if said.held:
-        message = f"{who} {within}: it waits for a program that holds a connection to it open"
-        return finding("daemon-wedged", subject, message, origin="user", pid=pid, state=said.daemon_state)
-    message = f"{who} accepts connections and {within}"
-    return finding("daemon-wedged", subject, message, pid=pid, state=said.daemon_state)
 
 
 def _as_user(at: Observed, serving: Daemon) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""Probe: read everything of one node, daemon and GPUs side by side, under one deadline. Writes nothing.
+"""Probe: read everything of one node, daemon and GPUs side by side, under one deadline. Changes nothing.
 
 Whoever else uses the daemon may make it busy for a moment; the query is repeated until its limit.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.node import instances, topology
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
-from mpsfleet.node.files import QUIESCED, UNIT_PATHS
+from mpsfleet.node.files import QUIESCED
 from mpsfleet.node.host import children, files, processes
+from mpsfleet.node.host_facts import HostState
 from mpsfleet.node.model import (
     Answers,
     Daemon,
@@ -22,16 +23,28 @@ from mpsfleet.node.model import (
     Peer,
     Silence,
     Unreadable,
-    UserView,
     serving,
 )
-from mpsfleet.node.probe import directories, gpu, mps, procfs
+from mpsfleet.node.probe import (
+    closer,
+    directories,
+    gpu,
+    host_state,
+    kernel_log,
+    mps,
+    owned_files,
+    procfs,
+    servers,
+    units,
+    user_views,
+)
 
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command
+    from mpsfleet.node.host_facts import Volume
     from mpsfleet.node.instances import Instance
 
 PROBE_USER = "mpsfleet"
@@ -41,6 +54,8 @@ _DRIVER = "/proc/driver/nvidia"
 _PCI = "/sys/bus/pci/devices"
 _NVIDIA = b"0x10de"
 _SOCKETS = ("control", "control_privileged")
+_SETTLE_S = 2.0  # for a daemon that is on its way up
+_SETTLE_PAUSE_S = 0.1
 _PASSWD_GID = 3  # field of passwd(5)
 
 
@@ -71,9 +86,25 @@ def probe(host: Host, desired: Desired, known: tuple[Card, ...] | None = None) -
     """
     cards = topology.recorded(host) if known is None else known
     wanted = instances.of(desired, None if isinstance(cards, Unreadable) else cards)
+    facts = _look_at(host, desired, cards, wanted, None)
+    end = time.monotonic() + _SETTLE_S
+    while closer.is_settling(facts) and time.monotonic() < end:
+        processes.sleep(_SETTLE_PAUSE_S)
+        facts = _look_at(host, desired, cards, wanted, facts)
+    return facts
+
+
+def _look_at(
+    host: Host,
+    desired: Desired,
+    cards: tuple[Card, ...] | Unreadable | None,
+    wanted: tuple[Instance, ...],
+    before: Facts | None,
+) -> Facts:
+    """Read the node. With the facts of a moment `before`, only what a daemon's start changes is read again."""
     looks = tuple(_Look(each, *_directories(host, each)) for each in wanted)
     try:
-        return _probe(host, desired, cards, looks)
+        return _probe(host, desired, cards, looks, before)
     finally:
         for each in looks:
             if each.fd >= 0:
@@ -87,34 +118,68 @@ class _Look(NamedTuple):
     pipe: Directory
     log: Directory
     fd: int
+    volumes: tuple[Volume | None, Volume | None]  # of pipe and log directory
 
 
-def _directories(host: Host, instance: Instance) -> tuple[Directory, Directory, int]:
+class _Others(NamedTuple):
+    """What is asked and done beside the daemons; `of_first` may have another command for the first one's answer."""
+
+    commands: tuple[Command, ...] = ()
+    of_first: Callable[[Answer], Command | None] = lambda _: None
+    meanwhile: Callable[[], None] = lambda: None
+
+
+def _directories(
+    host: Host, instance: Instance
+) -> tuple[Directory, Directory, int, tuple[Volume | None, Volume | None]]:
     log, log_fd = directories.look(host, instance.log_directory)
+    of_log = host_state.volume(host, log_fd) if log_fd >= 0 else None
     if log_fd >= 0:
         os.close(log_fd)
     pipe, fd = directories.look(host, instance.pipe_directory)
-    return pipe, log, fd
+    return pipe, log, fd, (host_state.volume(host, fd) if fd >= 0 else None, of_log)
 
 
 def _probe(
-    host: Host, desired: Desired, cards: tuple[Card, ...] | Unreadable | None, looks: tuple[_Look, ...]
+    host: Host,
+    desired: Desired,
+    cards: tuple[Card, ...] | Unreadable | None,
+    looks: tuple[_Look, ...],
+    before: Facts | None,
 ) -> Facts:
     found = procfs.named_mps(host)
     daemons = found if isinstance(found, Unreadable) else procfs.daemons(host, found)
-    binary = os.access(host.path(desired.control_binary), os.X_OK)
-    sockets = tuple(
-        tuple(mps.peer(host, each.fd, name) if each.fd >= 0 else Peer("absent") for name in _SOCKETS) for each in looks
+    binary = files.executable(host.path(desired.control_binary))
+    begun = host_state.read_apart(daemons, host)
+    mute = frozenset(
+        each.instance.name
+        for each in looks
+        if (owner := serving(each.pipe, daemons)) and host_state.lost_its_log_thread(host, owner.process)
     )
+    sockets = tuple(_peers(host, each, is_mute=each.instance.name in mute) for each in looks)
     # root speaks only to each directory's own daemon: the socket's listener must be the holder of its control_lock
     asked = tuple(
         each
         for each, (_, privileged) in zip(looks, sockets)
         if binary and _is_own(privileged, serving(each.pipe, daemons))
     )
-    user = _look_as_user(host, tuple(each.instance.pipe_directory for each in looks if each.fd >= 0))
-    answers, gpu_answer = _ask(host, desired, asked)
-    views = _what_user_saw(user, looks)
+    spoken_to = tuple(each for each in looks if each.fd >= 0 and each.instance.name not in mute)
+    user = _look_as_user(host, tuple(each.instance.pipe_directory for each in spoken_to))
+    is_deployed = owned_files.are_deployed(host)
+    names = units.names(desired, tuple(each.instance for each in looks))
+    is_managed = before is None and is_deployed and bool(names) and files.exists(host.path(units.RUNNING))
+    there = servers.find(host, found, daemons)
+    questions = tuple(_Question(each, _about(each, there.children_of(serving(each.pipe, daemons)))) for each in asked)
+    smi, kernel = gpu.Query(host, desired.nvidia_smi_timeout_s), kernel_log.Reading(host)
+    of_units = (units.question(host, names),) if is_managed else ()
+    others = _Others((smi.command(), *of_units, *servers.commands(host, desired, there)), smi.again, kernel.read)
+    answers, beside = _ask(host, desired, questions, others if before is None else _Others())
+    ways = tuple(user_views.Way(each.pipe, each.fd >= 0, each.instance.name in mute) for each in looks)
+    views = user_views.views(user, ways, _USER_LIMIT_S)
+    around = before.host if before is not None else None
+    if around is None:
+        found_units = units.with_links(host, units.understand(beside[1], names, units.now_s())) if is_managed else None
+        around = HostState(found_units, owned_files.drifts(host, desired) if is_deployed else None)
     observed = tuple(
         Observed(
             each.instance,
@@ -122,7 +187,7 @@ def _probe(
             each.log,
             control,
             privileged,
-            _said(desired, each, answers.get(each.instance.name), privileged, binary=binary),
+            answers.get(each.instance.name) or _unasked(desired, privileged, binary=binary),
             None,
             view,
         )
@@ -132,15 +197,36 @@ def _probe(
         desired.node_name or short_name(host),
         daemons,
         observed,
-        gpu.understand(gpu_answer, desired.nvidia_smi_timeout_s),
+        before.gpus if before is not None else smi.understand(beside[0]),
         cards,
         _default(host, tuple(each.instance.pipe_directory for each in looks)),
-        any(os.path.exists(host.path(each)) for each in UNIT_PATHS),
-        os.path.exists(host.path(QUIESCED)),
-        os.path.exists(host.path(_DRIVER)) or _has_nvidia_device(host),
+        is_deployed,
+        files.exists(host.path(QUIESCED)),
+        files.exists(host.path(_DRIVER)) or _has_nvidia_device(host),
         host.owner_uid,
+        kernel=before.kernel if before is not None else kernel.found,
     )
-    return _look_closer(host, facts)
+
+    def again() -> tuple[Answers, ...]:
+        now, _ = _ask(host, desired, questions, _Others())
+        return tuple(each for each in now.values() if isinstance(each, Answers))
+
+    known = () if isinstance(found, Unreadable) else found
+    zombies = tuple(each for each in known if (each.uid, each.state) == (host.owner_uid, "Z"))
+    owns = host_state.understand(begun)
+    volumes = {each.instance.name: each.volumes for each in looks}
+    facts = closer.look(facts, host, closer.Seen(owns, volumes, mute, around._replace(zombies=zombies)))
+    if before is not None:
+        return facts._replace(servers=before.servers)
+    beside = beside[1 + len(of_units) :]
+    return facts._replace(servers=servers.read(host, desired, there, facts, servers.Beside(beside, again)))
+
+
+def _peers(host: Host, look: _Look, *, is_mute: bool) -> tuple[Peer, ...]:
+    """Return who listens on the sockets; even that is not asked of a daemon whose log thread has ended."""
+    if is_mute:
+        return tuple(Peer("not-asked") for _ in _SOCKETS)
+    return tuple(mps.peer(host, look.fd, name) if look.fd >= 0 else Peer("absent") for name in _SOCKETS)
 
 
 def _default(host: Host, ours: tuple[str, ...]) -> Directory | None:
@@ -171,33 +257,48 @@ def _is_own(listener: Peer, owner: Daemon | None) -> bool:
     return owner is not None and listener.outcome == "listening" and listener.pid == owner.process.pid
 
 
-def _said(desired: Desired, look: _Look, answer: Answer | None, privileged: Peer, *, binary: bool) -> Answers | Silence:
-    if answer is not None:
-        return mps.understand(answer, desired.query_timeout_s, len(look.instance.memory_limits_mib))
+def _unasked(desired: Desired, privileged: Peer, *, binary: bool) -> Silence:
     if not binary:
         return Silence("no-binary", f"{desired.control_binary} is not installed")
+    if privileged.outcome == "not-asked":
+        return Silence("mute", "its log thread has ended")
     return Silence("busy" if privileged.outcome == "busy" else "not-asked", privileged.reason or "nobody listens")
 
 
-def _ask(host: Host, desired: Desired, asked: tuple[_Look, ...]) -> tuple[dict[str, Answer], Answer]:
-    """Ask GPUs and daemons side by side; a busy daemon again until its limit."""
+class _Question(NamedTuple):
+    """What the daemon of a pinned pipe directory is asked."""
+
+    look: _Look
+    about: mps.About
+
+
+def _about(look: _Look, of_servers: tuple[int, ...]) -> mps.About:
+    return mps.About(len(look.instance.memory_limits_mib), of_servers)
+
+
+def _ask(
+    host: Host, desired: Desired, questions: tuple[_Question, ...], others: _Others
+) -> tuple[dict[str, Answers | Silence], tuple[Answer, ...]]:
+    """Ask the daemons and others side by side; a busy daemon again until its limit."""
     binary = host.path(desired.control_binary)
     limit_s = desired.query_timeout_s
-
-    def question(look: _Look, left_s: float, delay_s: float = 0.0) -> Command:
-        return mps.question(binary, look.fd, left_s, len(look.instance.memory_limits_mib), delay_s)
-
-    commands = (gpu.question(host, desired.nvidia_smi_timeout_s), *(question(each, limit_s) for each in asked))
     end = time.monotonic() + limit_s
 
     def again(index: int, answer: Answer) -> Command | None:
+        if index >= len(questions):
+            return others.of_first(answer) if index == len(questions) else None
         left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
-        if index > 0 and mps.is_unheard(answer) and left_s > 0:
-            return question(asked[index - 1], left_s, mps.BUSY_PAUSE_S)
-        return None
+        if not mps.is_unheard(answer) or left_s <= 0:
+            return None
+        each = questions[index]
+        return mps.question(binary, each.look.fd, left_s, each.about, mps.BUSY_PAUSE_S)
 
-    first, *rest = children.run(commands, again)
-    return {each.instance.name: answer for each, answer in zip(asked, rest)}, first
+    asked = tuple(mps.question(binary, each.look.fd, limit_s, each.about) for each in questions)
+    answers = children.run((*asked, *others.commands), again, others.meanwhile)
+    said = {
+        each.look.instance.name: mps.understand(answer, limit_s, each.about) for each, answer in zip(questions, answers)
+    }
+    return said, answers[len(questions) :]
 
 
 def _look_as_user(host: Host, paths: tuple[str, ...]) -> children.Apart | Unreadable:
@@ -226,86 +327,3 @@ def probe_user(host: Host) -> tuple[int, int, str] | None:
         if uid.isdigit() and gid.isdigit() and int(uid) != 0:
             return int(uid), int(gid), name
     return None
-
-
-def _what_user_saw(look: children.Apart | Unreadable, looks: tuple[_Look, ...]) -> tuple[UserView | Unreadable, ...]:
-    """Return what the user met at each instance; a pipe directory that is not there stops everybody."""
-    seen: tuple[UserView, ...] | Unreadable
-    if isinstance(look, children.Apart):
-        raw = look.result()
-        seen = (
-            Unreadable(f"the look as a user did not end within {_USER_LIMIT_S:g} s")
-            if raw is None
-            else mps.user_views(raw)
-        )
-    else:
-        seen = look
-    views = iter(() if isinstance(seen, Unreadable) else seen)
-    found: list[UserView | Unreadable] = []
-    for each in looks:
-        if each.fd < 0:
-            found.append(UserView(reached=False, step=each.pipe.reason or each.pipe.path, error="ENOENT"))
-        elif isinstance(seen, Unreadable):
-            found.append(seen)
-        else:
-            found.append(next(views, Unreadable("the look as a user ended early")))
-    return tuple(found)
-
-
-def _look_closer(host: Host, facts: Facts) -> Facts:
-    """Read what only matters when something is wrong, and which GPUs each daemon of some GPUs was started with."""
-    if not isinstance(facts.daemons, Unreadable) and any(each.deleted for each in facts.daemons):
-        facts = facts._replace(daemons=tuple(_named(host, each) for each in facts.daemons))
-    return facts._replace(instances=tuple(_closer(host, each, facts.serving(each)) for each in facts.instances))
-
-
-def _closer(host: Host, at: Observed, daemon: Daemon | None) -> Observed:
-    if daemon is None:
-        return at
-    if at.instance.gpus:
-        at = at._replace(gpus=_gpus_of(host, daemon))
-    if isinstance(at.said, Silence) and at.said.outcome == "timeout":
-        state = children.state_of(daemon.process.pid, host.proc)
-        held = procfs.waits_for_bytes(host, daemon.process.pid)
-        return at._replace(said=at.said._replace(daemon_state=state, held=held))
-    if isinstance(at.said, Answers) and at.said.percentage != at.instance.active_thread_percentage:
-        return at._replace(started_with=_started_with(host, daemon))
-    return at
-
-
-def _named(host: Host, daemon: Daemon) -> Daemon:
-    """Name the directory of a daemon whose files are gone by its environment: the descriptor may have lost its path.
-
-    (A unit's sandbox mounts the directory; when it is deleted outside, that mount is detached and paths begin there.)
-    """
-    if not daemon.deleted:
-        return daemon
-    named = _environment(host, daemon, "CUDA_MPS_PIPE_DIRECTORY")
-    return daemon if not named else daemon._replace(directory=named[len(host.root) :])
-
-
-def _environment(host: Host, daemon: Daemon, name: str) -> str | None:
-    """Return a variable the daemon was started with, "" where it has none, None where it cannot be read in time."""
-
-    def read() -> bytes:
-        return (procfs.environment_value(host, daemon.process.pid, name) or "").encode()
-
-    raw = children.Apart(read, _USER_LIMIT_S).result()
-    return None if raw is None else raw.decode("utf-8", "replace")
-
-
-def _gpus_of(host: Host, daemon: Daemon) -> tuple[str, ...] | Unreadable:
-    value = _environment(host, daemon, "CUDA_VISIBLE_DEVICES")
-    if value is None:
-        return Unreadable("the daemon's environment could not be read")
-    return tuple(each for each in value.split(",") if each)
-
-
-def _started_with(host: Host, daemon: Daemon) -> float | Unreadable | None:
-    value = _environment(host, daemon, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-    if value is None:
-        return Unreadable("the daemon's environment could not be read")
-    try:
-        return float(value) if value else None
-    except ValueError:
-        return Unreadable(f"the daemon was started with the percentage {value!r}")

@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.node.host import children
 from mpsfleet.node.model import Answers, Peer, ServerAnswer, Silence, UserView
@@ -68,26 +68,29 @@ def _unconnected(error: OSError) -> Peer:
     return Peer("failed", reason=error.strerror or str(error))
 
 
+class About(NamedTuple):
+    """What a daemon is asked about beside itself."""
+
+    devices: int = 0  # GPUs, in its own order, whose memory limit is asked
+    servers: tuple[int, ...] = ()  # pids of processes that may be its servers
+
+
+NOTHING_ELSE = About()
+
+
 def question(
-    binary: str,
-    directory_fd: int,
-    limit_s: float,
-    devices: int = 0,
-    delay_s: float = 0.0,
-    servers: tuple[int, ...] = (),
+    binary: str, directory_fd: int, limit_s: float, about: About = NOTHING_ELSE, delay_s: float = 0.0
 ) -> Command:
     """Return the command that asks the daemon of the pinned directory everything the audit needs.
 
-    `devices` is the number of GPUs, in the daemon's own order, whose memory limit is asked too; `servers` are pids of
-    processes that may be its servers. A driver answers what it does not know by saying so: get_server_status came with
-    550, ps with 535.
+    A driver answers what it does not know by saying so: get_server_status came with 550, ps with 535.
     """
     asked = [
         "get_default_active_thread_percentage",
         "get_server_list",
-        *(f"{_LIMIT} {each}" for each in range(devices)),
-        *(f"{word} {pid}" for pid in servers for word in _OF_A_SERVER),
-        *(("ps",) if servers else ()),
+        *(f"{_LIMIT} {each}" for each in range(about.devices)),
+        *(f"{word} {pid}" for pid in about.servers for word in _OF_A_SERVER),
+        *(("ps",) if about.servers else ()),
     ]
     words = "".join(f"{each}\n{_MARK}\n" for each in asked)
     return command(binary, directory_fd, words.encode(), limit_s, delay_s)
@@ -113,13 +116,8 @@ def is_unheard(answer: Answer) -> bool:
     return is_busy(answer) or (answer.rc in (0, 1) and not answer.out.strip() and not answer.err.strip())
 
 
-def understand(
-    answer: Answer, limit_s: float, devices: int = 0, asked: tuple[int, ...] = ()
-) -> Answers | Silence:
-    """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar.
-
-    `asked` are the servers that it was asked about.
-    """
+def understand(answer: Answer, limit_s: float, about: About = NOTHING_ELSE) -> Answers | Silence:
+    """Return what the daemon said to `question`, or in what way it was silent. Replies are matched to a grammar."""
     if answer.missing:
         return Silence("no-binary", "the control program cannot be executed")
     if answer.capped:
@@ -132,6 +130,7 @@ def understand(
     if is_unheard(answer):
         return Silence("busy", f"it served other connections for {limit_s:g} s")
     parts = answer.out.split(f'Unknown command "{_MARK}"\n')
+    devices, asked = about
     if len(parts) != devices + 3 + (len(asked) * len(_OF_A_SERVER) + 1 if asked else 0):  # the rest is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
@@ -147,9 +146,7 @@ def understand(
 def _of_servers(asked: tuple[int, ...], parts: list[str]) -> tuple[ServerAnswer, ...]:
     """Read a status and a list of clients for each server asked about, and after them `ps`, which is of all."""
     told = iter(parts[:-1])
-    return tuple(
-        ServerAnswer(pid, _status(next(told)), _clients(next(told)), _is_ready(parts[-1])) for pid in asked
-    )
+    return tuple(ServerAnswer(pid, _status(next(told)), _clients(next(told)), _is_ready(parts[-1])) for pid in asked)
 
 
 def _status(said: str) -> str | None:

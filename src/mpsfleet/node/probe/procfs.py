@@ -15,6 +15,7 @@ from mpsfleet.node.model import Daemon, Process, Unreadable
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 
+DONE = ("Z", "X")  # states of a process that has ended
 _COMM = "nvidia-cuda-mps"
 _PROGRAM = "nvidia-cuda-mps-control"
 _LOCK = "/control_lock"
@@ -26,6 +27,12 @@ _OTHERS = 0o077
 def process(host: Host, pid: int) -> Process | None:
     """Return the process `pid`; None when it has gone. One read of stat, one of the owner of its /proc directory."""
     return _process(host, str(pid), None)
+
+
+def lives(host: Host, pid: int) -> bool:
+    """Return whether a process is there and not defunct."""
+    found = process(host, pid)
+    return found is not None and found.state not in DONE
 
 
 def _process(host: Host, pid: str, sieve: bytes | None) -> Process | None:
@@ -139,22 +146,32 @@ def ended_children(host: Host, pid: int) -> int:
         return 0
 
 
-def waits_for_bytes(host: Host, pid: int) -> bool:
-    """Return whether the process sits in recvmsg(2), so that a connection somebody holds open keeps it."""
+def receives_from(host: Host, pid: int) -> int:
+    """Return the descriptor from which the process waits in recvmsg(2) for the next bytes; -1 where it does not."""
     try:
         with open(f"{host.proc}/{pid}/syscall", "rb", buffering=0) as stream:
-            number = stream.read(64).split()[0]
-    except (OSError, IndexError):
-        return False
-    wanted = {"x86_64": b"47", "aarch64": b"212"}.get(os.uname().machine)
-    return number == wanted
+            number, first = stream.read(64).split()[:2]
+        wanted = {"x86_64": b"47", "aarch64": b"212"}.get(os.uname().machine)
+        return int(first, 16) if number == wanted else -1
+    except (OSError, ValueError):
+        return -1
 
 
-def environment_value(host: Host, pid: int, name: str) -> str | None:
-    """Return one variable of the environment a process was started with. May block or be large: call it apart."""
-    prefix = name.encode() + b"="
+def threads(host: Host, pid: int) -> int:
+    """Return how many threads the process has; 0 where it cannot be told."""
+    try:
+        with open(f"{host.proc}/{pid}/status", "rb", buffering=0) as stream:
+            for line in stream.read(4096).split(b"\n"):
+                if line.startswith(b"Threads:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        return 0
+    return 0
+
+
+def environment(host: Host, pid: int, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables called so that a process was started with. May block or be large: call it apart."""
     with open(f"{host.proc}/{pid}/environ", "rb", buffering=0) as stream:
-        for entry in stream.read(262_144).split(b"\0"):
-            if entry.startswith(prefix):
-                return entry[len(prefix) :].decode("utf-8", "replace")
-    return None
+        pairs = (each.partition(b"=") for each in stream.read(262_144).split(b"\0"))
+        found = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
+    return {name: found[name] for name in names if name in found}

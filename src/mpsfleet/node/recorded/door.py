@@ -1,4 +1,4 @@
-"""The questions of an audit, and the door through which they go while a node is recorded or replayed.
+"""The questions of an audit, and the door they go through while a node is recorded or replayed.
 
 A question is a call that looks at the host: a function of the probe's rooms whose first parameter is the host, a file
 or a command by the host's door, or a piece of reading done apart. What is kept of it is the value it returns, which is
@@ -21,25 +21,41 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _ROOM = "mpsfleet.node."
-_ROOMS = ("topology",)  # beside those of the probe
+_ROOMS = ("jobs", "sampled", "steps", "topology")  # beside those of the probe
 _BY_NAME = (  # of modules that also hold what only puts questions in order
     ("audit", ("short_name",)),
     ("config", ("load",)),
-    ("probe", ("short_name", "probe_user", "_has_nvidia_device", "_environment")),
+    ("probe", ("short_name", "probe_user", "_has_nvidia_device")),
+    ("probe.units", ("now_s",)),
 )
-_NO_QUESTIONS = {"question", "command", "as_user"}  # they make commands, or run in a question's own child
+_NO_QUESTIONS = {"question", "command", "commands", "as_user"}  # they make commands, or run in a question's own child
 _FILES = ("exists", "executable", "read", "read_or_none", "names", "link_target")
 _PINNED = "/proc/self/fd/"
+
+
+Naming = Callable[[children.Command], str]
 
 
 class Answering(Protocol):
     """Who answers: the host with notes taken, or the notes."""
 
-    def answer(self, questions: tuple[str, ...], ask: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Return the answers to `questions`; `ask` gets them from the host."""
+    def answer(self, question: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  # any answer
+        """Return the answer to a question; `ask` gets it from the host."""
+
+    def run(
+        self,
+        commands: tuple[children.Command, ...],
+        again: children.Again,
+        meanwhile: Callable[[], None],
+        named: Naming,
+    ) -> tuple[children.Answer, ...]:
+        """Run commands, or return what they gave, each by the question that `named` makes of it."""
 
     def begin(self, start: Callable[[], children.Apart]) -> children.Apart | None:
         """Start a piece of reading whose result is asked for later; None where the notes have it."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for the host to change."""
 
 
 class Door:
@@ -52,7 +68,7 @@ class Door:
 
     def replacements(self) -> Iterator[tuple[object, str, object]]:
         """Yield module, name and replacement for each question."""
-        from mpsfleet.node.host import files
+        from mpsfleet.node.host import files, processes
         from mpsfleet.node.probe import directories
 
         for module, name in _questions():
@@ -60,12 +76,13 @@ class Door:
         for name in _FILES:
             yield files, name, self._of_path(getattr(files, name), name)
         yield directories, "look", self._look(directories.look)
-        yield children, "run", self._run(children.run)
+        yield children, "run", self._run
         yield children, "state_of", self._of_path(children.state_of, "state_of")
         yield children, "Apart", self._apart(children.Apart)
+        yield processes, "sleep", self._answering.sleep
 
     def _one(self, question: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  # any answer
-        answer = self._answering.answer((question,), lambda: (_tried(ask),))[0]
+        answer = self._answering.answer(question, lambda: _tried(ask))
         if isinstance(answer, OSError):
             raise answer
         return answer
@@ -103,11 +120,13 @@ class Door:
 
         return asked
 
-    def _run(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(commands: tuple[children.Command, ...], again: children.Again | None = None) -> tuple[Any, ...]:
-            return self._answering.answer(tuple(map(self._command, commands)), lambda: original(commands, again))
-
-        return asked
+    def _run(
+        self,
+        commands: tuple[children.Command, ...],
+        again: children.Again | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> tuple[children.Answer, ...]:
+        return self._answering.run(commands, again or (lambda *_: None), meanwhile, self._command)
 
     def _apart(self, original: type[children.Apart]) -> object:
         one, answering = self._one, self._answering

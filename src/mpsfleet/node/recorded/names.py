@@ -6,10 +6,9 @@ and the UUIDs of GPUs. Numbers stay: process and user numbers, versions, sizes, 
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Callable
 
 from mpsfleet.node.host import files
 
@@ -29,10 +28,11 @@ _ADDRESSES = (
 )
 
 
-def replaced(texts: list[str], node: str, host: Host) -> list[str]:
-    """Return the texts of one recording with invented names, the same in all."""
+def replaced(documents: tuple[Any, ...], node: str, host: Host) -> tuple[Any, ...]:
+    """Return the documents of one recording with invented names, the same in all."""
+    texts = [each for document in documents for each in _texts(document)]
     words: dict[str, str] = {}
-    for word, invented in (*_machines(texts, node, host), *_people(host)):
+    for word, invented in (*_machines(documents, node, host), *_people(host)):
         if len(word) >= _SHORTEST:
             words.setdefault(word, invented)
     for number, uuid in enumerate(_found(_UUID, texts)):
@@ -41,23 +41,48 @@ def replaced(texts: list[str], node: str, host: Host) -> list[str]:
         for number, address in enumerate(_found(pattern, texts), 1):
             words.setdefault(address, f"{prefix}{number}")
     if not words:
-        return texts
+        return documents
     longest_first = sorted(words, key=len, reverse=True)
     whole = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
-    return [whole.sub(lambda found: words[found[0]], each) for each in texts]
+    return each_text(documents, lambda text: whole.sub(lambda found: words[found[0]], text))  # type: ignore[no-any-return]
 
 
-def _machines(texts: list[str], node: str, host: Host) -> Iterator[tuple[str, str]]:
+def each_text(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401  # JSON
+    """Return a document with every text changed, be it a member's name or a value."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(each_text(each, change) for each in value)
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  # JSON
+    found: list[str] = []
+    each_text(value, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
+    yield from found
+
+
+def _machines(documents: tuple[Any, ...], node: str, host: Host) -> Iterator[tuple[str, str]]:
     yield node, "node1"
     for name in (_line(host, "/etc/hostname"), *(() if host.root else (os.uname().nodename,))):
         yield name, "node1"
         short, _, domain = name.partition(".")
         yield short, "node1"
         yield domain, "example.org"
-    for text in texts:
+    yield from _configured(documents)
+
+
+def _configured(value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  # JSON
+    if isinstance(value, dict):
         for key, invented in (("cluster", "cluster1"), ("node_name", "node1")):
-            for value in re.findall(rf'"{key}": ("(?:[^"\\]|\\.)*")', text):
-                yield json.loads(value), invented
+            if isinstance(value.get(key), str):
+                yield value[key], invented
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _configured(each)
 
 
 def _people(host: Host) -> Iterator[tuple[str, str]]:

@@ -31,21 +31,45 @@ class _Notes:
     """Answers each question by its next answer; the last one stays."""
 
     def __init__(self, answers: dict[str, list[Any]]) -> None:
-        self._answers = {question: list(each) for question, each in answers.items()}
+        self._answers = answers
+        self._given: dict[str, int] = {}
 
-    def answer(self, questions: tuple[str, ...], ask: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Return the recorded answers. RecordingError for a question that nobody asked then."""
+    def answer(self, question: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  # any answer
+        """Return the recorded answer. RecordingError for a question that nobody asked then."""
         del ask
-        return tuple(self._next(each) for each in questions)
+        kept, given = self._answers.get(question), self._given.get(question, 0)
+        if not kept:
+            raise RecordingError(f"the recording has no answer to `{question}`; record the node again")
+        self._given[question] = given + 1
+        return decode(kept[min(given, len(kept) - 1)])
+
+    def run(
+        self,
+        commands: tuple[children.Command, ...],
+        again: children.Again,
+        meanwhile: Callable[[], None],
+        named: door.Naming,
+    ) -> tuple[children.Answer, ...]:
+        """Return what each command gave; another is tried in its place where one was then."""
+        meanwhile()
+        answers = []
+        for index, command in enumerate(commands):
+            answer = self.answer(named(command), lambda: None)
+            another = again(index, answer)
+            while another is not None and self._has_more(named(another)):
+                answer = self.answer(named(another), lambda: None)
+                another = again(index, answer)
+            answers.append(answer)
+        return tuple(answers)
 
     def begin(self, start: Callable[[], children.Apart]) -> None:
         """Start nothing."""
 
-    def _next(self, question: str) -> Any:  # noqa: ANN401  # any answer
-        kept = self._answers.get(question)
-        if not kept:
-            raise RecordingError(f"the recording has no answer to `{question}`; record the node again")
-        return decode(kept.pop(0) if len(kept) > 1 else kept[0])
+    def sleep(self, seconds: float) -> None:
+        """Do not wait: nothing changes."""
+
+    def _has_more(self, question: str) -> bool:
+        return self._given.get(question, 0) < len(self._answers.get(question, ()))
 
 
 def directory(word: str) -> str:
@@ -72,9 +96,7 @@ def read(path: str) -> Recording:
         raise RecordingError(f"{path} is no recording: {ANSWERS} is not what `--record` writes") from None
 
 
-def replay(
-    recording: Recording, look: Callable[[Host], tuple[Report, Facts | None]]
-) -> tuple[Report, Facts | None]:
+def replay(recording: Recording, look: Callable[[Host], tuple[Report, Facts | None]]) -> tuple[Report, Facts | None]:
     """Return the judgement of a recorded node by `look`, which audits a host."""
     with door.answered_by(_Notes(recording.answers)):
         return look(recording.host)

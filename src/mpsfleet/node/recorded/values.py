@@ -33,7 +33,7 @@ def encode(value: Any) -> Any:  # noqa: ANN401  # any answer
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         kind = type(value)
         fields: dict[str, Any] = {_KIND: f"{kind.__module__.removeprefix(_ROOM)}.{kind.__name__}"}
-        defaults = kind._field_defaults
+        defaults: dict[str, Any] = kind._field_defaults  # type: ignore[attr-defined]  # a named tuple has it
         for name, each in zip(value._fields, value):
             if name not in defaults or type(each) is not type(defaults[name]) or each != defaults[name]:
                 fields[name] = encode(each)

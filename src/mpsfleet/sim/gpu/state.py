@@ -1,8 +1,10 @@
-"""The state of a node's GPUs: R/sim/gpus.json, and R/sim/kmsg with records as /dev/kmsg has them."""
+"""The state of a node's GPUs: R/sim/gpus.json, and R/dev/kmsg, a file with records as /dev/kmsg has them."""
 
 from __future__ import annotations
 
+import os
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from mpsfleet.errors import MpsfleetError
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 _FILE = "gpus.json"
-_KERNEL_LOG = "kmsg"
+_KERNEL_LOG = "/dev/kmsg"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _DRIVERS = {"470": "470.256.02", "535": "535.261.03", "550": "550.163.01"}
 _XIDS = {
     13: "Graphics Exception: ESR 0x404490=0x80000001",
@@ -36,9 +39,16 @@ def install_tools(root: str, version: str, board: Board) -> None:
     """Put nvidia-smi of a driver version, and GPUs that are all well, into a node."""
     place = Place(root)
     _write(place, fresh(place.name, board, _DRIVERS[version]))
-    with open(place.state(_KERNEL_LOG), "w", encoding="utf-8") as stream:
-        stream.write(f"6,1,{_now_us()},-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {_DRIVERS[version]}\n")
+    _boot(place, f"6,1,{_now_us()},-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {_DRIVERS[version]}\n")
     interpreter.write_program(place.fleet, place.path(NVIDIA_SMI), "mpsfleet.sim.gpu.nvidia_smi", root)
+
+
+def _boot(place: Place, records: str) -> None:
+    """Give the node a kernel that has booted: its log, and its own name of this boot."""
+    for path, text in ((_KERNEL_LOG, records), (_BOOT_ID, f"{uuid.uuid4()}\n")):
+        os.makedirs(os.path.dirname(place.path(path)), 0o755, exist_ok=True)
+        with open(place.path(path), "w", encoding="utf-8") as stream:
+            stream.write(text)
 
 
 def set_state(root: str, gpu: int, state: GpuState) -> None:
@@ -104,9 +114,9 @@ def add_xid(root: str, gpu: int, xid: int) -> None:
     bus = _gpus(place)[gpu]["bus_id"].lower().removeprefix("0000").rpartition(".")[0]
     text = _XIDS.get(xid, "(see NVIDIA's table of Xid errors)")
     with locked(place, "gpus.lock"):
-        with open(place.state(_KERNEL_LOG), encoding="utf-8") as stream:
+        with open(place.path(_KERNEL_LOG), encoding="utf-8") as stream:
             number = 1 + sum(line[:1].isdigit() for line in stream)
-        with open(place.state(_KERNEL_LOG), "a", encoding="utf-8") as stream:
+        with open(place.path(_KERNEL_LOG), "a", encoding="utf-8") as stream:
             stream.write(
                 f"{_KERNEL_ERROR},{number},{_now_us()},-;NVRM: Xid (PCI:{bus}): {xid}, "
                 f"pid='<unknown>', name=<unknown>, {text}\n SUBSYSTEM=pci\n DEVICE=+pci:{bus}.0\n"

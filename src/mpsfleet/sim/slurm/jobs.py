@@ -131,7 +131,7 @@ def processes_on(place: Place, cluster: Cluster) -> list[tuple[int, Job]]:
     """Return the living processes of the jobs on a node, as the node's own slurmstepd's know them."""
     found = []
     for job in cluster.on_node(place.name):
-        known = (client_of(place, job), processes.Known(job.pid, job.start, "job"))
+        known = (client_of(place, job), step.beside(place, job.number), processes.Known(job.pid, job.start, "job"))
         found += [(each.pid, job) for each in known if each and processes.start_of(each.pid) == each.start]
     return found
 

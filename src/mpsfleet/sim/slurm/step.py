@@ -6,7 +6,7 @@ import os
 
 from mpsfleet.errors import MpsfleetError
 from mpsfleet.sim import mps, processes
-from mpsfleet.sim.place import Place, write_json
+from mpsfleet.sim.place import Place, read_json, write_json
 from mpsfleet.sim.target import configured_pipe_directory
 
 
@@ -23,6 +23,17 @@ def main(root: str, number: int, seconds: float, gpu: int, uid: int) -> None:
 def client_note(place: Place, number: int) -> str:
     """Return where it is noted which client a job has."""
     return place.state(f"job-{number}.json")
+
+
+def note_beside(place: Place, number: int, pid: int) -> None:
+    """Make a process that runs already one of a job's, beside its client."""
+    write_json(place.state(f"job-{number}-beside.json"), [pid, processes.start_of(pid) or 0])
+
+
+def beside(place: Place, number: int) -> processes.Known | None:
+    """Return the process of a job that is not its client's."""
+    noted = read_json(place.state(f"job-{number}-beside.json"), None)
+    return processes.Known(noted[0], noted[1], "client") if noted else None
 
 
 def _be_client(place: Place, number: int, pipe_path: str, uid: int, gpu: int) -> None:
