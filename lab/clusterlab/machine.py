@@ -76,6 +76,7 @@ def boot(lab: Lab, node: str, suite: Suite, board: Board, *, is_on_one_cpu: bool
                 "--resolv-conf=off",
                 "--timezone=off",
                 "--console=read-only",
+                "--system-call-filter=pidfd_getfd",  # a real node's root has it; nspawn's own list lacks it
                 *binds,
             ),
             stdin=subprocess.DEVNULL,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from build import DESIRED, changed, gpu
 
 from mpsfleet.node.cards import Card
-from mpsfleet.node.desired import Desired
 from mpsfleet.node.judge import judge
 from mpsfleet.node.model import Gpu, Gpus, Peer
+
+if TYPE_CHECKING:
+    from mpsfleet.node.desired import Desired
 
 EXCLUSIVE = DESIRED._replace(compute_mode="exclusive_process")
 GONE = {"daemons": (), "control": Peer("refused"), "privileged": Peer("refused")}

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from build import INSTANCE, LOG, OBSERVED, changed, daemon, gpu, names, parents
 from test_judge import CASES as NODE_CASES
+from test_judge_gpus import CASES as GPU_CASES
+from test_judge_gpus import MODES
+from test_kernel_log import CASES as KERNEL_CASES
 
 from mpsfleet.codes import BY_NAME
 from mpsfleet.node.cards import Card
@@ -167,5 +170,8 @@ def test_a_node_wide_daemon_for_all_gpus_is_told_of_none() -> None:
 def test_every_code_is_made_by_some_case_or_has_a_reason_not_to() -> None:
     made = {code for _, _, expected, _ in NODE_CASES for code, _, _ in expected}
     made |= {code for _, _, expected, _ in CASES for code, _ in expected}
+    made |= {code for _, _, expected, _ in GPU_CASES for code, _ in expected}
+    made |= {code for _, _, _, expected, _ in MODES for code, _ in expected}
+    made |= {code for _, _, expected, _ in KERNEL_CASES for code, *_ in expected}
 
     assert set(BY_NAME) - made == {"configuration-invalid", "gpu-unmatched", "quiesced"}  # tests of their own
