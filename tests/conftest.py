@@ -37,4 +37,4 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     del config
-    Report.__new__ = Report.__new__.__wrapped__  # type: ignore[attr-defined]
+    Report.__new__ = Report.__new__.__wrapped__  # type: ignore[method-assign,attr-defined]

@@ -85,7 +85,7 @@ def _node() -> Iterator[Verb]:
         if name == "audit":  # its words are read without argparse: it is the path that every minute takes
             words = (
                 Word("--json", "", "one line of JSON"),
-                Word("--nagios", "", "a line with performance data for Nagios and its relatives, then a line a finding"),
+                Word("--nagios", "", "a line with performance data for Nagios and its like, then a line a finding"),
                 Word("--config", "-", "judge against the node.toml on standard input"),
                 Word("--record", "DIR", "keep every answer, and the report, in a new directory; not under sudo"),
                 Word("--record-names", "", "with --record: keep names of machines and people as they are"),

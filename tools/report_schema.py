@@ -1,4 +1,4 @@
-"""The JSON Schemas (draft 2020-12) of a report and of an outcome, as `./dev docs` publishes them, and a check by them."""
+"""The JSON Schemas (draft 2020-12) of a report and of an outcome, as `./dev docs` publishes them, and their check."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def require(document: Schema) -> None:
 
 @functools.cache
 def _validators() -> tuple[Any, Any]:
-    import jsonschema  # only what tests need; the program does without
+    import jsonschema  # type: ignore[import-untyped]  # only what tests need; the program does without
 
     for each in (report(), outcome()):
         jsonschema.Draft202012Validator.check_schema(each)

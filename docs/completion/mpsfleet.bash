@@ -4,7 +4,7 @@
 _mpsfleet_words() {
     case "$1" in
         "") echo "node slurm sim explain --version --root --help" ;;
-        "node") echo "audit apply remove reset quiesce unquiesce prepare" ;;
+        "node") echo "audit apply remove reset quiesce unquiesce acknowledge prepare" ;;
         "slurm") echo "nodes drain undrain verdict lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
         "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
@@ -13,6 +13,7 @@ _mpsfleet_words() {
         "node reset") echo "--dry-run --json --any-drain --gpu --others --help" ;;
         "node quiesce") echo "--dry-run --json --any-drain --help" ;;
         "node unquiesce") echo "--dry-run --json --help" ;;
+        "node acknowledge") echo "--dry-run --json --help" ;;
         "node prepare") echo "--dry-run --json --help" ;;
         "slurm nodes") echo "--json --help" ;;
         "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
@@ -27,7 +28,7 @@ _mpsfleet_words() {
         "sim status") echo "--help" ;;
         "sim inventory") echo "--path --help" ;;
         "sim exec") echo "--user --help" ;;
-        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate socket-hijacked server-fault server-recovered server-orphaned server-not-ready server-crash-loop server-dead client-waiting client-without-job client-limit-near job-bypasses-mps directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked percentage-tampered percentage-differs memory-limit-differs memory-limit-unsupported daemon-wrong-gpus default-directory-squatted mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpus-unrecorded gpu-changed gpu-unmatched gpu-mig compute-mode-differs gpu-error driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed quiesced configuration-invalid probe-failed reset" ;;
+        "explain") echo "--help daemon-absent daemon-wedged daemon-busy daemon-unreachable daemon-unreachable-by-users daemon-duplicate daemon-starting daemon-foreign daemon-outdated daemon-environment daemon-zombie daemon-wrong-user daemon-log-stopped lock-replaced lock-held socket-hijacked server-fault server-recovered server-orphaned server-not-ready server-crash-loop server-dead client-waiting client-without-job client-limit-near job-bypasses-mps directory-missing log-directory-missing directory-owner directory-mode directory-parent directory-hijacked directory-hidden directory-on-network directory-unwritable directory-unprotected unit-missing unit-masked unit-disabled unit-skipped unit-failed unit-start-limit deployment-differs hooks-missing percentage-tampered percentage-differs memory-limit-differs memory-limit-unsupported daemon-wrong-gpus default-directory-squatted mps-package-missing gpu-lost gpu-requires-reset gpu-missing gpus-unrecorded gpu-changed gpu-unmatched gpu-mig compute-mode-differs compute-mode-prohibited compute-mode-exclusive gpu-error gpu-unasked gpu-ecc gpu-ecc-contained gpu-inforom gpu-xid gpu-xid-logged driver-mismatch driver-not-loaded nvidia-smi-wedged nvidia-smi-slow nvidia-smi-missing nvidia-smi-failed quiesced configuration-invalid probe-failed reset" ;;
         "--version") echo "--json --help" ;;
     esac
 }
@@ -38,7 +39,7 @@ _mpsfleet_values() {
         "node audit --record") echo "FILE" ;;
         "node audit --replay") echo "FILE" ;;
         "node apply --config") echo "-" ;;
-        "slurm drain --code") echo "daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-error gpu-lost gpu-missing gpu-requires-reset mps-package-missing nvidia-smi-wedged reset" ;;
+        "slurm drain --code") echo "compute-mode-prohibited daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-ecc gpu-error gpu-lost gpu-missing gpu-requires-reset gpu-xid mps-package-missing nvidia-smi-wedged reset" ;;
         "slurm verdict --reports") echo "FILE" ;;
         "slurm lint --slurm-conf") echo "FILE" ;;
         "slurm lint --gres-conf") echo "FILE" ;;

@@ -171,7 +171,7 @@ CODES: tuple[Code, ...] = (
         "either",
         False,
         "An MPS server outlived its control daemon: no daemon lists it, and it may hold memory of a GPU.",
-        "When no job uses it any more, end it (`kill PID`, see the evidence); mpsfleet never ends one that has clients.",
+        "When no job uses it, end it (`kill PID`, see the evidence); mpsfleet never ends one that has clients.",
     ),
     Code(
         "server-not-ready",
@@ -187,7 +187,7 @@ CODES: tuple[Code, ...] = (
         "either",
         False,
         "The control daemon's servers end soon after their start, again and again.",
-        "Read control.log and server.log in the log directory; check the driver, and whether users can pass the directory.",
+        "Read control.log and server.log; check the driver, and whether users can pass the directory.",
     ),
     Code(
         "server-dead",
@@ -218,7 +218,7 @@ CODES: tuple[Code, ...] = (
         "warn",
         "user",
         False,
-        "An MPS server has nearly as many clients as it takes (48; 16 before Volta), then refuses new ones (error 808).",
+        "An MPS server has nearly as many clients as it takes (48; 16 before Volta); it refuses more (error 808).",
         "Let fewer processes share the GPU, or give Slurm's mps shares a larger minimum.",
     ),
     Code(

@@ -104,12 +104,12 @@ def test_nodes_are_read_from_json_or_refused_as_a_whole(json_nodes_of: Row) -> N
 
 
 def test_a_step_is_taken_or_refused_with_its_reason(step: Row) -> None:
-    for verb, wanted, decide in (
-        ("drain", Action.DRAIN, lambda it: drains.decide_drain(it, "daemon-absent", None, "root")),
-        ("undrain", Action.UNDRAIN, lambda it: drains.decide_undrain(it, "root")),
+    node = slurm_node(step)
+    for verb, wanted, made in (
+        ("drain", Action.DRAIN, drains.decide_drain(node, "daemon-absent", None, "root")),
+        ("undrain", Action.UNDRAIN, drains.decide_undrain(node, "root")),
     ):
         if verb in step:
-            made = decide(slurm_node(step))
             assert made.action is (Action.REFUSE if step[verb] else wanted)
             assert step[verb] in made.why
 

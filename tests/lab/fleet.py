@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import report_schema  # of the tools' folder
 from clusterlab.locks import locked
+
+import report_schema  # of the tools' folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

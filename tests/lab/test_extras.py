@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mpsfleet.node import extras
+from mpsfleet.node.host_facts import TIMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def apply(fleet: Fleet, config: str) -> str:
 
 def test_the_timer_audits_and_a_node_that_is_not_well_stands_among_the_failed_units(asked: Fleet) -> None:
     cluster = asked.cluster
-    assert extras.TIMER in cluster.must(NODE, "systemctl", "list-timers", "--no-pager")
+    assert TIMER in cluster.must(NODE, "systemctl", "list-timers", "--no-pager")
     cluster.must(NODE, "systemctl", "start", "mpsfleet-audit.service")
 
     asked.cluster.break_(NODE, "mode-closed")
@@ -79,5 +80,5 @@ def test_what_is_asked_for_no_more_is_taken_away(asked: Fleet) -> None:
     apply(asked, before)
 
     assert left.stdout == ""
-    assert extras.TIMER not in timers
+    assert TIMER not in timers
     assert "nothing to apply" in again

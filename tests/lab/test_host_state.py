@@ -44,11 +44,15 @@ def node(fleet: Fleet) -> Iterator[Fleet]:
     # what a test may have started or put there; the deploy and the reset that follow bring back the rest
     ended = f"rm -rf {DROP_IN} /etc/systemd/system/slurmd.service.d; umount {LOGS} 2>/dev/null; "
     ended += f"[ -f {UNIT_FILE} ] && [ ! -L {UNIT_FILE} ] || {{ rm -f {UNIT_FILE}; cp /root/unit {UNIT_FILE}; }}; "
-    ended += "pkill -9 -u alice nvidia-cuda-mps; pkill -9 -u alice python3; pkill -9 -f /root/parent.py; "
+    ended += "pkill -9 -u alice nvidia-cuda-mps; pkill -9 -u alice python3; pkill -9 -f /root/[p]arent.py; "  # no match of the script itself
     ended += "systemctl daemon-reload; true"
     sh(fleet, ended)
     fleet.drain(NODE, "mpsfleet: reset")
-    again = "cp /root/node.toml /etc/mpsfleet/node.toml; " if fleet.cluster.exec(NODE, ("test", "-e", "/root/node.toml")).returncode == 0 else ""
+    again = (
+        "cp /root/node.toml /etc/mpsfleet/node.toml; "
+        if fleet.cluster.exec(NODE, ("test", "-e", "/root/node.toml")).returncode == 0
+        else ""
+    )
     sh(fleet, f"{again}mpsfleet node apply >/dev/null; mpsfleet node reset --others >/dev/null; rm -f /root/node.toml")
     fleet.undrain(NODE)
     assert fleet.audit(NODE)[0]["verdict"] == "ok"
@@ -63,7 +67,10 @@ def found(fleet: Fleet) -> dict[str, dict[str, Any]]:
 
 def by_hand(fleet: Fleet, pipe: str = PIPE, logs: str = LOGS, more: str = "") -> None:
     """Start a daemon by hand in the place of the unit's."""
-    sh(fleet, f"systemctl stop {UNIT}; mpsfleet node prepare >/dev/null; {START.format(pipe=pipe, logs=logs, more=more)}")
+    sh(
+        fleet,
+        f"systemctl stop {UNIT}; mpsfleet node prepare >/dev/null; {START.format(pipe=pipe, logs=logs, more=more)}",
+    )
     sh(fleet, f"for i in $(seq 50); do [ -S {pipe}/control ] && break; sleep 0.1; done; chmod 622 {pipe}/log")
 
 
@@ -78,13 +85,19 @@ BROKEN_FILES = [
     (f"sed -i s/KillMode=process/KillMode=mixed/ {UNIT_FILE}", "deployment-differs", f"{UNIT_FILE} is another"),
     ("chmod 0666 /etc/tmpfiles.d/mpsfleet.conf", "deployment-differs", "has another mode"),
     ("chown alice /etc/sysusers.d/mpsfleet.conf", "deployment-differs", "/etc/sysusers.d/mpsfleet.conf is another"),
-    ("chmod -x /usr/lib/mpsfleet/hooks/prolog.sh", "hooks-missing", "/usr/lib/mpsfleet/hooks/prolog.sh has another mode"),
+    (
+        "chmod -x /usr/lib/mpsfleet/hooks/prolog.sh",
+        "hooks-missing",
+        "/usr/lib/mpsfleet/hooks/prolog.sh has another mode",
+    ),
     ("rm /usr/lib/mpsfleet/hooks/*.sh", "hooks-missing", "epilog.sh is missing"),
 ]
 
 
 @pytest.mark.parametrize(("script", "code", "sentence"), BROKEN_FILES, ids=[each[0][:40] for each in BROKEN_FILES])
-def test_a_file_of_ours_that_differs_is_named_though_all_runs(node: Fleet, script: str, code: str, sentence: str) -> None:
+def test_a_file_of_ours_that_differs_is_named_though_all_runs(
+    node: Fleet, script: str, code: str, sentence: str
+) -> None:
     sh(node, script)
 
     findings = found(node)
@@ -246,7 +259,10 @@ def test_a_lock_that_was_replaced_is_named(node: Fleet) -> None:
 @pytest.mark.parametrize(
     ("mount", "sentence"),
     [
-        (f"mount -t tmpfs -o size=64k,mode=755 full {LOGS}; head -c 1M /dev/zero > {LOGS}/x; true", "has no free space"),
+        (
+            f"mount -t tmpfs -o size=64k,mode=755 full {LOGS}; head -c 1M /dev/zero > {LOGS}/x; true",
+            "has no free space",
+        ),
         (f"mount -t tmpfs -o nr_inodes=1,mode=755 few {LOGS}", "can hold no more files"),
         (f"mount -t tmpfs -o ro,mode=755 ro {LOGS}", "is read-only"),
     ],
@@ -273,7 +289,10 @@ def in_tmp(node: Fleet) -> Fleet:
 
 
 def private(fleet: Fleet, unit: str) -> None:
-    sh(fleet, f"mkdir -p /etc/systemd/system/{unit}.d; printf '[Service]\\nPrivateTmp=yes\\n' > /etc/systemd/system/{unit}.d/x.conf")
+    sh(
+        fleet,
+        f"mkdir -p /etc/systemd/system/{unit}.d; printf '[Service]\\nPrivateTmp=yes\\n' > /etc/systemd/system/{unit}.d/x.conf",
+    )
     sh(fleet, f"systemctl daemon-reload; systemctl restart {unit}; sleep 1")
 
 
@@ -310,7 +329,10 @@ def test_a_pipe_directory_that_each_jobs_own_tmp_hides_is_named(in_tmp: Fleet) -
 
 
 def test_a_daemon_that_is_just_starting_is_no_fault(node: Fleet) -> None:
-    sh(node, f"(for i in 1 2 3 4; do systemctl restart {UNIT}; sleep 1; systemctl reset-failed {UNIT}; done >/dev/null 2>&1 &)")
+    sh(
+        node,
+        f"(for i in 1 2 3 4; do systemctl restart {UNIT}; sleep 1; systemctl reset-failed {UNIT}; done >/dev/null 2>&1 &)",
+    )
 
     verdicts = [node.audit(NODE)[0] for _ in range(15)]
 
@@ -340,7 +362,11 @@ def test_what_is_sound_raises_no_alarm(node: Fleet) -> None:
     sh(node, f"cd /etc/systemd/system; mv graphical.target.wants/{UNIT} multi-user.target.wants/")
     # lines of clients in the log, and of nobody
     noise = "User did not send valid credentials"
-    sh(node, f"for i in $(seq 200); do echo '[2026-12-01 02:45:37.474 Control  2530] {noise}'; done > {PIPE}/log", user="alice")
+    sh(
+        node,
+        f"for i in $(seq 200); do echo '[2026-12-01 02:45:37.474 Control  2530] {noise}'; done > {PIPE}/log",
+        user="alice",
+    )
     assert found(node) == {}
     # slurmd has not registered, and does not run
     sh(node, "systemctl stop slurmd")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from mpsfleet.node.desired import Desired, Share, parse
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
@@ -63,6 +65,7 @@ FIND = (
     "find /etc /usr/lib /usr/sbin /run /tmp /var/log -xdev -regex '.*/[^/]*\\(mpsfleet\\|nvidia-mps\\).*' "
     "! -path '/run/systemd/*' ! -path '/run/mpsfleet/*' ! -name '*.log.*' ! -name server.log -printf '%y %m %u %p\\n'"
 )
+NO_DRIVER = "cannot communicate with the NVIDIA driver"
 SMI = ("nvidia-smi", "--query-gpu=index,uuid,compute_mode", "--format=csv,noheader")
 
 
@@ -102,6 +105,13 @@ TRUTH = {
     "n1": Truth(EVERY),
     "n2": Truth({"0": (0,), "1": (1,)}, exclusive=(0, 1)),
     "n3": Truth({"node": ()}, has_setup=False),
+}
+# What node.toml says, where it is not the default.
+ASKED = Desired(daemons="gpu", mps_gpus=("A100",))
+FILE = {
+    "n1": ASKED._replace(shares=(Share((3,), 25.0, 512),), gpus_expected=4),
+    "n2": ASKED._replace(compute_mode="exclusive_process", gpus_expected=4),
+    "n3": Desired(gpus_expected=1),
 }
 RECORD = {  # index, minor number, daemon
     "n1": [(0, 0, "0"), (1, 1, "1"), (2, 2, "2"), (3, 3, "3")],
@@ -178,15 +188,20 @@ def write_all(site: Site) -> None:
         site.write(group, text)
 
 
+def made_site(fleet: Fleet, folder: Path) -> Site:
+    """Make an inventory with the group_vars of all kinds in a folder."""
+    (folder / "group_vars").mkdir()
+    (folder / "hosts").write_text(fleet.cluster.inventory.read_text("utf-8"), "utf-8")
+    (folder / "kinds").write_text(GROUPS, "ascii")
+    site = Site(fleet, folder)
+    write_all(site)
+    return site
+
+
 @pytest.fixture(scope="module")
 def bare_site(kinds_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Provide the inventory and its group_vars; nothing is deployed, and nothing is left afterwards."""
-    folder = tmp_path_factory.mktemp("inventory")
-    (folder / "group_vars").mkdir()
-    (folder / "hosts").write_text(kinds_fleet.cluster.inventory.read_text("utf-8"), "utf-8")
-    (folder / "kinds").write_text(GROUPS, "ascii")
-    site = Site(kinds_fleet, folder)
-    write_all(site)
+    site = made_site(kinds_fleet, tmp_path_factory.mktemp("inventory"))
     yield site
     site.play("remove_mps")
 
@@ -223,10 +238,13 @@ def test_check_mode_on_bare_nodes_says_what_a_deploy_would_do_and_does_nothing(b
     assert files() == before
 
 
+@pytest.mark.smoke
 def test_a_deploy_makes_each_kind_of_node_what_is_declared_and_a_second_one_changes_nothing(site: Site) -> None:
     cluster = site.fleet.cluster
     site.declared()
     for node, rows in RECORD.items():
+        text = cluster.must(node, "cat", "/etc/mpsfleet/node.toml")
+        assert parse(text) == (FILE[node]._replace(node_name=node), ())
         record = json.loads(cluster.must(node, "cat", "/etc/mpsfleet/gpus.json"))
         assert [(each["index"], each["minor"], each["instance"]) for each in record["gpus"]] == rows
     assert look(cluster, "n4").files <= {"d 700 /run/mpsfleet"}  # with a lock
@@ -242,6 +260,7 @@ def ask(site: Site, gpu: str, words: str) -> str:
     return site.fleet.cluster.must("n1", "sh", "-c", command).strip()
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("restored")
 def test_a_change_of_a_share_is_in_effect_without_a_restart(site: Site) -> None:
     before = pids(site.fleet.cluster, "n1")
@@ -296,6 +315,27 @@ def test_a_directory_is_changed_only_on_a_node_that_may_be_drained_for_it(site: 
 
 
 @pytest.mark.usefixtures("restored")
+def test_a_gpu_is_taken_under_mps_in_service_and_left_alone_again_on_a_drained_node(site: Site) -> None:
+    before = pids(site.fleet.cluster, "n2")
+    site.write("mixed", MIXED + "mps_gpus: all\n")
+    play = site.play("deploy_mps", limit="n2")
+
+    assert play.rc == 0, play.out
+    is_as_declared(site.fleet, "n2", Truth(EVERY, exclusive=(0, 1, 2, 3)))
+    assert pids(site.fleet.cluster, "n2") == before
+
+    site.write("mixed", MIXED)
+    refused = site.play("deploy_mps", limit="n2")
+    assert refused.rc != 0
+    assert "drain it first" in refused.out
+    play = site.play("deploy_mps", limit="n2", mps_drain_to_change=True)
+    assert play.rc == 0, play.out
+    assert pids(site.fleet.cluster, "n2") == before
+    site.declared()
+
+
+@pytest.mark.smoke
+@pytest.mark.usefixtures("restored")
 def test_daemons_of_the_gpus_become_one_of_the_node_and_back(site: Site) -> None:
     site.write("gpu_nodes", GPU_NODES.replace("mps_daemons: gpu", "mps_daemons: node"))
     site.write("four", "mps_pinned_memory_limit: 8G\n")
@@ -311,6 +351,7 @@ def test_daemons_of_the_gpus_become_one_of_the_node_and_back(site: Site) -> None
     site.declared()
 
 
+@pytest.mark.smoke
 def test_after_a_reboot_everything_is_back_before_slurmd_registers(site: Site) -> None:
     cluster = site.fleet.cluster
     for node in TRUTH:
@@ -361,6 +402,7 @@ def test_a_gpu_in_mig_mode_is_refused_in_one_sentence(site: Site) -> None:
     assert "GPU 0 is in MIG mode, which mpsfleet does not serve; leave it out of [gpus] mps (mps_gpus)" in play.out
 
 
+@pytest.mark.smoke
 def test_removal_leaves_nothing_but_logs_and_a_driver_that_is_not_loaded_is_named(site: Site) -> None:
     cluster = site.fleet.cluster
     play = site.play("remove_mps")
@@ -378,5 +420,5 @@ def test_removal_leaves_nothing_but_logs_and_a_driver_that_is_not_loaded_is_name
     play = site.play("deploy_mps", limit="n2")
     cluster.mend("n2")
     assert play.rc != 0
-    assert "driver" in play.out
+    assert f"they cannot be read: it {NO_DRIVER}" in play.out
     assert look(cluster, "n2").daemons == {}

@@ -76,6 +76,7 @@ def ask(fleet: Fleet, gpu: str, words: str) -> str:
     return fleet.cluster.must(NODE, "sh", "-c", command).strip()
 
 
+@pytest.mark.smoke
 def test_each_gpu_under_mps_has_its_daemon_with_its_share_and_the_rest_is_left_alone(per_gpu: Fleet) -> None:
     assert per_gpu.audit(NODE)[0]["verdict"] == "ok"
     assert all(pids(per_gpu).values())
@@ -89,6 +90,7 @@ def test_each_gpu_under_mps_has_its_daemon_with_its_share_and_the_rest_is_left_a
     assert "nothing to apply" in apply(per_gpu)
 
 
+@pytest.mark.smoke
 def test_one_daemon_is_wedged_and_reset_while_the_others_serve_on(drained: Fleet) -> None:
     before = pids(drained)
     drained.cluster.must(NODE, "kill", "-STOP", str(before["1"]))

@@ -54,6 +54,7 @@ def wait(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.smoke
 def test_jobs_run_on_all_four_gpus_at_once_each_through_its_own_gpus_daemon(fleet: Fleet) -> None:
     cluster = fleet.cluster
     record = read_record(cluster.lab)
@@ -80,6 +81,7 @@ def test_jobs_run_on_all_four_gpus_at_once_each_through_its_own_gpus_daemon(flee
     assert cluster.must("n1", "ls", "/run/mpsfleet/jobs") == ""
 
 
+@pytest.mark.smoke
 def test_each_daemon_serves_its_gpu_alone_and_the_node_is_well(fleet: Fleet) -> None:
     report, _ = fleet.audit("n1")
 

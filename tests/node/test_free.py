@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpsfleet.node import free, free_gpus, jobs, steps
+from mpsfleet.node import free, jobs, steps
 from mpsfleet.node.desired import Desired
 from mpsfleet.node.host import Host
 from mpsfleet.node.host.children import Answer

@@ -9,6 +9,8 @@ from build import INSTANCE, LOG, OBSERVED, changed, daemon, gpu, names, parents
 from test_judge import CASES as NODE_CASES
 from test_judge_gpus import CASES as GPU_CASES
 from test_judge_gpus import MODES
+from test_judge_host import CASES as HOST_CASES
+from test_judge_servers import CASES as SERVER_CASES
 from test_kernel_log import CASES as KERNEL_CASES
 
 from mpsfleet.codes import BY_NAME
@@ -172,6 +174,7 @@ def test_every_code_is_made_by_some_case_or_has_a_reason_not_to() -> None:
     made |= {code for _, _, expected, _ in CASES for code, _ in expected}
     made |= {code for _, _, expected, _ in GPU_CASES for code, _ in expected}
     made |= {code for _, _, _, expected, _ in MODES for code, _ in expected}
+    made |= {code for table in (HOST_CASES, SERVER_CASES) for _, _, expected, _ in table for code, _ in expected}
     made |= {code for _, _, expected, _ in KERNEL_CASES for code, *_ in expected}
 
-    assert set(BY_NAME) - made == {"configuration-invalid", "gpu-unmatched", "quiesced"}  # tests of their own
+    assert set(BY_NAME) - made == {"configuration-invalid", "directory-unprotected", "gpu-unmatched", "quiesced"}  # tests of their own

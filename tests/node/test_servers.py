@@ -210,7 +210,7 @@ def test_strikes_and_faults_are_forgotten_after_an_hour() -> None:
 
     assert noted.strikes
     assert noted.faults == ((SERVER, 3, 60.0),)
-    assert later.strikes == later.faults == ()
+    assert (later.strikes, later.faults) == ((), ())
 
 
 def test_the_fault_of_a_server_that_has_ended_is_forgotten() -> None:

@@ -53,7 +53,7 @@ def well(servers: Rehearsal) -> Iterator[Rehearsal]:
 
 
 def has_status(fleet: Rehearsal) -> bool:
-    return json.loads((fleet.root("n1") / "sim/mps.json").read_text())["version"] == "550"
+    return bool(json.loads((fleet.root("n1") / "sim/mps.json").read_text())["version"] == "550")
 
 
 def ours(fleet: Rehearsal) -> dict[str, dict[str, Any]]:

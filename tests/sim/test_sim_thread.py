@@ -86,7 +86,7 @@ def test_a_fault_beyond_a_reset_is_named(well: Rehearsal, fault: str, codes: set
 def test_a_daemon_that_systemd_gave_up_is_absent_and_a_reset_brings_it_back(well: Rehearsal) -> None:
     well.break_node("n1", "daemon-killed")
     assert well.on("n1", "systemctl", "is-active", "nvidia-mps", code=3) == "failed\n"
-    assert well.audit("n1") == ("critical", {"daemon-absent"})
+    assert well.audit("n1") == ("critical", {"daemon-absent", "unit-start-limit"})
     well.program_on("ctl", "slurm", "drain", "n1", "--code", "reset", code=0)
     well.program_on("n1", "node", "reset", code=0)
     assert well.audit("n1") == ("ok", set())

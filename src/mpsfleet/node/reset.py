@@ -113,13 +113,14 @@ def unquiesce(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
     with locks.held(host, "node", _LOCK_WAIT_S):
         instances = _chosen(host, desired, ())
         facts = probe(host, desired)
+        # The mark stays where the new driver does not work; of a quiesced node nothing else is judged.
+        _require_sense(facts._replace(quiesced=False), desired, instances)
         gone = Change(files.QUIESCED, "remove", "the units may start again")
         changes: tuple[Change, ...] = (gone,) if disk.exists(host.path(files.QUIESCED)) else ()
         idle = tuple(at.instance for at in facts.instances if facts.serving(at) is None)
         if dry_run:
             starts = tuple(Change(each.unit, "start", "then verified as root and as a user") for each in idle)
             return Outcome("unquiesce", facts.node, dry_run=True, changes=(*changes, *starts))
-        _require_sense(facts, desired, instances)  # the mark stays where the new driver does not work
         disk.remove(host.path(files.QUIESCED))
         changes += _start(host, desired, idle)
         after = judge(probe(host, desired), desired)

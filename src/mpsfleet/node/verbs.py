@@ -94,8 +94,9 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     text = read_config(words.config) if verb == "apply" and words.config else None
     if verb == "remove" and deploy.is_bare(host):
         return deploy.nothing(verb, host, dry_run=words.dry_run)
-    if verb == "reset" and deploy.is_bare(host) and lacks_gpus(probe(host, Desired()), Desired()):
-        message = "this node has no NVIDIA GPU, so there is nothing to reset"
+    of_daemons = verb in ("reset", "quiesce", "unquiesce")
+    if of_daemons and deploy.is_bare(host) and lacks_gpus(probe(host, Desired()), Desired()):
+        message = f"this node has no NVIDIA GPU, so there is nothing to {verb}"
         return deploy.nothing(verb, host, dry_run=words.dry_run)._replace(skipped=message)
     desired = desired_or_error(host, text)
     if verb == "reset":

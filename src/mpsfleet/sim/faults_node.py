@@ -43,7 +43,7 @@ def hang_nvidia_smi(target: Target) -> str:
 
 
 def xid(target: Target) -> str:
-    """Let the kernel log a fatal Xid of a GPU; the log keeps it."""
+    """Let the kernel log a fatal Xid of a GPU; the log keeps it until the node is mended."""
     gpu.add_xid(target.place.root, target.gpu, FATAL_XID)
     return _noted(target, f"the kernel log has Xid {FATAL_XID} of GPU {target.gpu}")
 

@@ -45,7 +45,7 @@ def _holder(host: Host, pid: int) -> Holder | None:
     if number < 0:
         return None
     try:
-        who, uid = connections.opened_by(pid, number)
+        _, who, uid = connections.accepted(pid, number)
     except OSError as error:
         return Holder(reason=_KERNEL if error.errno in (errno.ENOSYS, errno.EPERM) else error.strerror or "")
     if who <= 0:

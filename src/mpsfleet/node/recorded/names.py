@@ -60,7 +60,12 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  # JSON
     found: list[str] = []
-    each_text(value, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    each_text(value, note)
     yield from found
 
 

@@ -91,7 +91,7 @@ def set_tool(root: str, state: ToolState) -> None:
 
 
 def heal(root: str) -> None:
-    """Make all GPUs and nvidia-smi well again. Compute modes stay, and the kernel log keeps what it has."""
+    """Make all GPUs and nvidia-smi well again, and the kernel log hold no Xid. Compute modes stay."""
     place = Place(root)
     with locked(place, "gpus.lock"):
         known = read_json(place.state(_FILE), {})
@@ -101,6 +101,13 @@ def heal(root: str) -> None:
         modes = [each["compute_mode"] for each in known["gpus"]]
         gpus = [{**each, "compute_mode": mode} for each, mode in zip(whole["gpus"], modes)]
         _write(place, {**whole, "gpus": gpus})
+        _keep_first_record(place.path(_KERNEL_LOG))
+
+
+def _keep_first_record(log: str) -> None:
+    with open(log, "r+", encoding="utf-8") as stream:
+        first = stream.readline()
+        stream.truncate(len(first.encode()))
 
 
 def count(root: str) -> int:

@@ -13,7 +13,7 @@ from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program impor
 
 
 class ActionModule(ActionBase):
-    """Deploy to one node, or remove from it."""
+    """Deploy to one node, stop its daemons for a while, or remove from it."""
 
     TRANSFERS_FILES = False
 

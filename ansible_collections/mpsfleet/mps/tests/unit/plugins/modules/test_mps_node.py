@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ansible_collections.mpsfleet.mps.plugins.modules import mps_node, mps_reset
 
 
@@ -23,6 +25,13 @@ def test_a_removal_reads_no_configuration() -> None:
     words = mps_node.words_for({"state": "removed", "config": "schema = 1"}, is_check=True)
 
     assert words == ("node", "remove", "--json", "--dry-run")
+
+
+@pytest.mark.parametrize(("state", "verb"), [("quiesced", "quiesce"), ("unquiesced", "unquiesce")])
+def test_work_on_the_driver_reads_no_configuration(state: str, verb: str) -> None:
+    words = mps_node.words_for({"state": state, "config": "schema = 1"}, is_check=False)
+
+    assert words == ("node", verb, "--json")
 
 
 def test_a_reset_is_of_the_whole_node() -> None:
