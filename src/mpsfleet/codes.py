@@ -130,7 +130,7 @@ CODES: tuple[Code, ...] = (
         "unknown",
         "either",
         False,
-        "The control_lock in the pipe directory is not the one that its control daemon holds.",
+        "The control_lock in the pipe directory is gone, or not the one that its control daemon holds.",
         _RESET,
     ),
     Code(

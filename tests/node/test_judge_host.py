@@ -179,7 +179,7 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
         "lock replaced",
         on_host(of(UNIT, {"daemons": (ANOTHER,)})),
         [("lock-replaced", "either")],
-        "was replaced under the control daemon",
+        "was deleted or replaced under the control daemon, which jobs still reach",
     ),
     (
         "lock held",

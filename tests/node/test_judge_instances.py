@@ -177,4 +177,9 @@ def test_every_code_is_made_by_some_case_or_has_a_reason_not_to() -> None:
     made |= {code for table in (HOST_CASES, SERVER_CASES) for _, _, expected, _ in table for code, _ in expected}
     made |= {code for _, _, expected, _ in KERNEL_CASES for code, *_ in expected}
 
-    assert set(BY_NAME) - made == {"configuration-invalid", "directory-unprotected", "gpu-unmatched", "quiesced"}  # tests of their own
+    assert set(BY_NAME) - made == {
+        "configuration-invalid",
+        "directory-unprotected",
+        "gpu-unmatched",
+        "quiesced",
+    }  # tests of their own

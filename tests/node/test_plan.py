@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from build import DESIRED, INSTANCE, OBSERVED, PID, SOUND, changed, daemon
 
 from mpsfleet.node import files, plan, table
@@ -51,6 +52,17 @@ def test_a_bare_node_gets_everything_in_order() -> None:
         Kind.PREPARE,
         Kind.ENABLE,
         Kind.START,
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o666, -1], ids=["another mode", "another owner"])
+def test_a_file_of_another_mode_or_owner_is_written_anew(mode: int) -> None:
+    right = tuple((each.path, each.mode) for each in WANTED.files)
+    path, _ = right[-1]
+
+    assert deploy(ALL._replace(modes=right)) == ()
+    assert [(each.kind, each.path) for each in deploy(ALL._replace(modes=(*right[:-1], (path, mode))))] == [
+        (Kind.WRITE, path)
     ]
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 ALICE = 2001
 OURS = frozenset(each for each in BY_NAME if each.startswith(("server-", "client-"))) | {"job-bypasses-mps"}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="simulated users are the developer's own without root")

@@ -92,6 +92,7 @@ def test_a_daemon_that_systemd_gave_up_is_absent_and_a_reset_brings_it_back(well
     assert well.audit("n1") == ("ok", set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

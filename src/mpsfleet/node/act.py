@@ -57,6 +57,7 @@ def installed(host: Host, wanted: tuple[Instance, ...], program_path: str) -> In
         _has_user(host),
         units.states(host, names) if booted else units.linked(host, names),
         booted,
+        _modes(host),
     )
 
 
@@ -65,6 +66,12 @@ def _content(host: Host, path: str) -> bytes | None:
         return disk.read_or_none(host.path(path))
     except OSError as error:
         raise MpsfleetError(f"{path} cannot be read: {error.strerror}; remove it if it is not yours") from None
+
+
+def _modes(host: Host) -> tuple[tuple[str, int], ...]:
+    """Return the modes of the files that are there; node.toml's is its writer's choice."""
+    found = ((each, disk.own_mode(host.path(each), host.owner_uid)) for each in table.every_path() if each != CONFIG)
+    return tuple((path, mode) for path, mode in found if mode is not None)
 
 
 def _has_user(host: Host) -> bool:

@@ -73,6 +73,12 @@ class Installed(NamedTuple):
     user: bool  # the system user exists
     units: tuple[UnitState, ...]  # every unit of ours that the node has or should have
     booted: bool = True  # systemd runs; not so in an image
+    modes: tuple[tuple[str, int], ...] = ()  # by path, of the files that are there; -1 of one that is not root's
+
+    def has(self, wanted: Owned) -> bool:
+        """Return whether a file is there with its content and its mode, and is root's."""
+        mode = dict(self.modes).get(wanted.path, wanted.mode)
+        return self.content(wanted.path) == wanted.content and mode == wanted.mode
 
     def content(self, path: str) -> bytes | None:
         """Return the content of one file."""

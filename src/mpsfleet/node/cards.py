@@ -68,7 +68,7 @@ def join(gpus: tuple[Gpu, ...], by_uuid: dict[str, int]) -> tuple[Card, ...]:
     return tuple(
         Card(int(each.number), each.uuid, by_uuid.get(each.uuid, -1), each.bus_id, each.name, each.mig)
         for each in gpus
-        if each.number.isdigit() and each.uuid.startswith("GPU-")
+        if each.number.isascii() and each.number.isdigit() and each.uuid.startswith("GPU-")
     )
 
 

@@ -70,10 +70,7 @@ def _files(wanted: Wanted, installed: Installed) -> list[Action]:
         detail = f"link to {program}"
         change = Change(files.PROGRAM_LINK, "create" if installed.link is None else "replace", detail)
         actions.append(Action(Kind.LINK, change._replace(before=installed.link, after=program), files.PROGRAM_LINK))
-    for each in wanted.files:
-        now = installed.content(each.path)
-        if now != each.content:
-            actions.append(_write(each, now))
+    actions += [_write(each, installed.content(each.path)) for each in wanted.files if not installed.has(each)]
     if not installed.user:
         actions.append(Action(Kind.ADD_USER, Change("user mpsfleet", "create", "system user without a shell")))
     return actions

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from mpsfleet.node.steps import Listed
 
 
+_DIGITS = 10  # of a pid, at most
+
+
 class Client(NamedTuple):
     """A process that a control daemon named as a client of one of its servers, and that still lives."""
 
@@ -36,6 +39,11 @@ class Use(NamedTuple):
 
     gpu: str  # UUID
     pid: str  # as nvidia-smi prints it, which may be a token
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `pid` is a process's number."""
+        return self.pid.isascii() and self.pid.isdigit() and len(self.pid) <= _DIGITS
 
 
 class Waiting(NamedTuple):
@@ -99,7 +107,7 @@ def bypassing(read: Servers) -> tuple[Bypass, ...]:
     found = []
     for use in uses:
         job = wanted.get(read.job_of(use.pid))
-        if job is not None and use.pid.isdigit() and use.pid not in through and job.may_use(frozenset((use.gpu,))):
+        if job is not None and use.is_known and use.pid not in through and job.may_use(frozenset((use.gpu,))):
             found.append(Bypass(job.name, use.pid, use.gpu))
     return tuple(found)
 

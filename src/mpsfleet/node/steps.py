@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LIMIT_S = 8.0
 _PLACES = ("/usr/bin/scontrol", "/usr/local/bin/scontrol", "/opt/slurm/bin/scontrol", "/usr/local/slurm/bin/scontrol")
 _PID_AND_JOB = 2  # the first two columns
+_DIGITS = 18  # of a job's number, which has 32 bits
 
 
 class Listed(NamedTuple):
@@ -46,7 +47,8 @@ def understand(answer: Answer) -> tuple[Listed, ...] | Unreadable:
 
 def jobs(listed: tuple[Listed, ...]) -> frozenset[int]:
     """Return the numbers of the jobs that have a step here."""
-    return frozenset(int(each.job) for each in listed if each.job.isascii() and each.job.isdigit())
+    names = (each.job for each in listed if each.job.isascii() and each.job.isdigit() and len(each.job) <= _DIGITS)
+    return frozenset(int(each) for each in names)
 
 
 def said(answer: Answer) -> str:

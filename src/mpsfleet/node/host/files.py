@@ -169,6 +169,15 @@ def read_or_none(path: str, cap: int = 1 << 20) -> bytes | None:
         return None
 
 
+def own_mode(path: str, uid: int) -> int | None:
+    """Return the permission bits of a file, -1 where it belongs to another user than `uid`; None when it is absent."""
+    try:
+        now = os.lstat(path)
+    except OSError:
+        return None
+    return stat.S_IMODE(now.st_mode) if now.st_uid == uid else -1
+
+
 def records(path: str, limit_s: float) -> Iterator[bytes]:
     """Yield the records of the kernel log at `path`, oldest first, to its present end; TimeoutError beyond `limit_s`.
 

@@ -43,6 +43,8 @@ def _instance(facts: Facts, at: Observed) -> tuple[Finding, ...]:
 def _hijacked(facts: Facts, at: Observed) -> tuple[Finding, ...]:
     """Find the sockets whose listener is not the daemon that holds this directory's control_lock."""
     serving = facts.serving(at)
+    if serving is None and _without_lock(facts, at):
+        return ()  # told as that
     found = []
     for name, peer in (("control", at.control), ("control_privileged", at.privileged)):
         entry = at.pipe.name(name)
@@ -107,12 +109,13 @@ def _not_serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding
     lost = [each for each in _daemons(facts) if each.directory == directory]
     if lost and at.state is not None and at.state.hidden:
         return ()  # told by where its directory lies
-    if lost and _are_its_sockets(at, lost):
+    bare = _without_lock(facts, at)
+    if bare:
         message = (
-            f"control_lock in {directory} was replaced under the control daemon, so it cannot be told from another, "
-            "was not asked, and a second one could be started"
+            f"control_lock in {directory} was deleted or replaced under the control daemon, which jobs still reach, "
+            "so it cannot be told from another, was not asked, and a second one could be started"
         )
-        return (finding("lock-replaced", subject, message, pid=lost[0].process.pid),)
+        return (finding("lock-replaced", subject, message, pid=bare),)
     if lost:
         pids = ", ".join(str(each.process.pid) for each in lost)
         message = f"the control daemon is alive, but its files in {directory} were deleted, so no job can connect to it"
@@ -125,10 +128,19 @@ def _not_serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding
     return (finding("daemon-absent", subject, f"no control daemon runs for {directory}{left}"),)
 
 
-def _are_its_sockets(at: Observed, lost: list[Daemon]) -> bool:
-    pids = {each.process.pid for each in lost}
-    both = (at.control, at.privileged)
-    return not lost[0].deleted and all(each.outcome == "listening" and each.pid in pids for each in both)
+def _without_lock(facts: Facts, at: Observed) -> int:
+    """Return the pid of root's daemon that serves both sockets and no longer holds the lock beside them; 0 for none.
+
+    Where its lock was renamed, nothing else tells whose it is. To listen as root takes root, so nobody poses as it.
+    """
+    one, other = at.control, at.privileged
+    if (one.outcome, other.outcome) != ("listening", "listening") or one.pid != other.pid:
+        return 0
+    known = next((each for each in _daemons(facts) if each.process.pid == one.pid), None)
+    if known is not None:
+        return one.pid if known.directory == at.pipe.path else 0
+    is_roots = one.uid == other.uid == facts.owner_uid and one.is_control_program
+    return one.pid if is_roots and one.pid > 0 else 0
 
 
 def _daemons(facts: Facts) -> tuple[Daemon, ...]:

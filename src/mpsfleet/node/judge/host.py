@@ -58,9 +58,14 @@ def _unit(facts: Facts, at: Observed, desired: Desired) -> tuple[Finding, ...]:
         message = f"{unit.name} is disabled: the next boot does not start its control daemon"
         found.append(finding("unit-disabled", unit.name, message))
     serving = facts.serving(at)
-    if serving is not None and serving.process.pid != unit.main_pid and not unit.is_fresh:
+    if serving is not None and serving.process.pid != unit.main_pid and not _is_changing(unit):
         found.append(_foreign(at, unit, serving))
     return tuple(found)
+
+
+def _is_changing(unit: Unit) -> bool:
+    """Tell whether the daemon that was seen may be one that the unit had, or has, a moment before or after."""
+    return unit.active == "deactivating" or (unit.is_fresh and unit.active == "active")
 
 
 def _fate(unit: Unit) -> tuple[Finding, ...]:

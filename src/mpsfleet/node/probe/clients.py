@@ -75,7 +75,7 @@ def _also(host: Host, server: Server, told: ServerAnswer | None) -> Server:
 def _living(host: Host, found: tuple[Use, ...] | Unreadable | None) -> tuple[Use, ...] | Unreadable | None:
     if found is None or isinstance(found, Unreadable):
         return found
-    return tuple(each for each in found if each.pid.isdigit() and procfs.lives(host, int(each.pid)))
+    return tuple(each for each in found if each.is_known and procfs.lives(host, int(each.pid)))
 
 
 def _waiting(host: Host, server: Server) -> tuple[Waiting, ...]:

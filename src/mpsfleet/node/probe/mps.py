@@ -29,6 +29,7 @@ _OF_A_SERVER = ("get_server_status", "get_client_list")
 _UNKNOWN = "Unknown command"
 _NO_SERVER = "not found"
 _STATUS = 20  # characters of a server's status
+_DIGITS = 18  # of any number it prints
 _MIB = {"M": 1, "G": 1024}
 _BUSY = "Cannot send command to MPS control daemon process"
 _NOBODY = "Cannot find MPS control daemon process"
@@ -134,8 +135,8 @@ def understand(answer: Answer, limit_s: float, about: About = NOTHING_ELSE) -> A
     if len(parts) != devices + 3 + (len(asked) * len(_OF_A_SERVER) + 1 if asked else 0):  # the rest is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
-        percentage = float(parts[0].strip())
-        servers = tuple(int(line) for line in parts[1].split())
+        percentage = _decimal(parts[0].strip())
+        servers = tuple(_number(line) for line in parts[1].split())
         limits = tuple(memory_mib(each) for each in parts[2 : 2 + devices])
         of_servers = _of_servers(asked, parts[2 + devices : -1])
     except ValueError:
@@ -162,7 +163,20 @@ def _status(said: str) -> str | None:
 def _clients(said: str) -> tuple[int, ...] | None:
     if said.strip().endswith(_NO_SERVER):
         return None
-    return tuple(int(line) for line in said.split())
+    return tuple(_number(line) for line in said.split())
+
+
+def _number(text: str) -> int:
+    """Read a number as the daemon prints it. ValueError for what Python alone takes for one."""
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
+        raise ValueError(text)
+    return int(text)
+
+
+def _decimal(text: str) -> float:
+    whole, _, fraction = text.partition(".")
+    _number(whole + fraction)
+    return float(text)
 
 
 def _is_ready(said: str) -> bool | None:
@@ -182,7 +196,7 @@ def memory_mib(said: str) -> int | None:
         return 0
     if text.startswith("Unknown command"):
         return None
-    return int(text[:-1]) * _MIB[text[-1]] if text[-1] in _MIB else int(text)
+    return _number(text[:-1]) * _MIB[text[-1]] if text[-1] in _MIB else _number(text)
 
 
 def as_user(host: Host, directories: tuple[str, ...], drop: Callable[[], None]) -> bytes:
