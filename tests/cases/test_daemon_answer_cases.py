@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MARK = 'Unknown command "mpsfleet-next"\n'
 
 
-def given_by(row: Row) -> Answer:
-    out = "".join(f"{each}{MARK}" for each in row["parts"]) if "parts" in row else row.get("out", "")
+def given_by(row: Row, parts: str = "parts") -> Answer:
+    out = "".join(f"{each}{MARK}" for each in row[parts]) if parts in row else row.get("out", "")
     return Answer(row.get("rc"), out, row.get("err", ""), missing=row.get("missing", False))
 
 
@@ -41,7 +41,7 @@ def test_an_answer_is_a_value_or_says_in_what_way_it_is_none(answer: Row) -> Non
     if "unlimited" in answer:
         assert said.memory_limits_mib == (None,)
     if "status" in answer:
-        (server,) = said.of_servers
+        (server,) = mps.with_clients(said, given_by(answer, "then")).of_servers
         assert (server.status, list(server.clients or ())) == (answer["status"], answer["clients"])
 
 

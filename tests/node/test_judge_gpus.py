@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from build import DESIRED, changed, gpu
+from build import DESIRED, changed, daemon, gpu
 
 from mpsfleet.node.cards import Card
 from mpsfleet.node.judge import judge
-from mpsfleet.node.model import Gpu, Gpus, Peer
+from mpsfleet.node.model import Gpu, Gpus, Peer, Unreadable
 
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
@@ -124,6 +124,20 @@ MODES: list[tuple[str, dict[str, Any], Desired, list[tuple[str, str]], str]] = [
         {"gpus": shown(compute_mode="Exclusive_Process"), **GONE},
         DESIRED,
         [("daemon-absent", "daemon node"), ("compute-mode-exclusive", "gpu1")],
+        "",
+    ),
+    (
+        "exclusive, and whether a daemon runs is not known",
+        {"gpus": shown(compute_mode="Exclusive_Process"), "daemons": Unreadable("no /proc")},
+        DESIRED,
+        [("probe-failed", "daemons")],
+        "",
+    ),
+    (
+        "exclusive beside a daemon whose files were deleted",
+        {**GONE, "gpus": shown(compute_mode="Exclusive_Process"), "daemons": (daemon(deleted=True, inode=9),)},
+        DESIRED,
+        [("daemon-unreachable", "daemon node")],
         "",
     ),
     (

@@ -9,12 +9,13 @@ from build import DESIRED, LOG, OBSERVED, PIPE, SOUND, changed, daemon, names, p
 
 from mpsfleet.node.host_facts import Cause, Drift, Holder, HostState, InstanceState, Own, Unit, Volume
 from mpsfleet.node.judge import judge
-from mpsfleet.node.model import Directory, Facts, Peer, Silence
+from mpsfleet.node.model import Directory, Facts, Peer, Silence, Unreadable
 
 UNIT = Unit("nvidia-mps.service", main_pid=daemon().process.pid)
 OWN = Own(daemon().process.pid, "/usr/bin/nvidia-cuda-mps-control", (("CUDA_MPS_LOG_DIRECTORY", LOG),))
 DOWN = {"daemons": (), "control": Peer("refused"), "privileged": Peer("refused")}
 STRANGER = Peer("listening", 900, 2001, "nvidia-cuda-mps", is_control_program=True)
+ITSELF = Peer("listening", daemon().process.pid, 0, "nvidia-cuda-mps", is_control_program=True)
 HELD = Silence("timeout", "it did not answer within 2 s", "S", held=True, seconds=2.0)
 MUTE = Silence("mute", "its log thread has ended")
 ANOTHER = daemon(directory=PIPE, inode=99)
@@ -208,6 +209,99 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
     ),
     ("file system without a count of names", on_host(of(pipe=Volume(1 << 30, -1, "btrfs"))), [], ""),
     ("hidden from jobs", on_host(of(hidden="jobs")), [("directory-hidden", "node")], "(job_container)"),
+    (
+        "hidden by slurmd's own /tmp",
+        on_host(of(hidden="slurmd")),
+        [("directory-hidden", "node")],
+        "slurmd does not see",
+    ),
+    (
+        "hidden by the daemon's own /tmp",
+        on_host(of(UNIT, {**DOWN, "daemons": (daemon(inode=7),)}, hidden="daemon")),
+        [("directory-hidden", "node")],
+        "the control daemon itself has a /tmp of its own",
+    ),
+    (
+        "failed, and waiting for its next start",
+        on_host(of(UNIT._replace(active="activating", sub="auto-restart", result="signal"), DOWN)),
+        [("daemon-absent", "node"), ("unit-failed", "node")],
+        "waits to be started again; its last result was signal",
+    ),
+    (
+        "given up, with the result of its last try",
+        on_host(of(UNIT._replace(active="failed", result="signal", restarts=5), DOWN)),
+        [("daemon-absent", "node"), ("unit-start-limit", "node")],
+        "its last result was signal",
+    ),
+    (
+        "started by hand a moment after its unit was stopped",
+        on_host(of(UNIT._replace(main_pid=0, active="inactive", sub="dead", is_fresh=True))),
+        [("daemon-foreign", "node")],
+        "was not started by nvidia-mps.service",
+    ),
+    ("being stopped", on_host(of(UNIT._replace(main_pid=0, active="deactivating", sub="stop"))), [], ""),
+    (
+        "timer not enabled",
+        on_host(of(), UNIT, Unit("mpsfleet-audit.timer", is_enabled=False)),
+        [("unit-disabled", "node")],
+        "which the configuration asks for, is disabled",
+    ),
+    (
+        "unit file missing, so its links are not told beside it",
+        on_host(of(UNIT._replace(is_enabled=False)))._replace(
+            host=HostState((UNIT,), (Drift("/etc/systemd/system/nvidia-mps.service", "missing"),))
+        ),
+        [("unit-missing", "node")],
+        "the next boot starts no control daemon",
+    ),
+    (
+        "many files differ",
+        with_files(*(Drift(f"/etc/{each}", "mode") for each in range(7))),
+        [("deployment-differs", "node")],
+        "/etc/5 has another mode, and 1 more",
+    ),
+    (
+        "logs in another place",
+        on_host(of(own=OWN._replace(environment=(("CUDA_MPS_LOG_DIRECTORY", "/root"),)))),
+        [("daemon-environment", "node")],
+        f"it logs in /root, not in {LOG}",
+    ),
+    (
+        "its environment cannot be read",
+        on_host(of(own=Unreadable("what it was started with could not be read"))),
+        [("probe-failed", "node")],
+        "what it was started with could not be read",
+    ),
+    (
+        "units cannot be asked",
+        of(UNIT)._replace(host=HostState(Unreadable("systemd did not answer within 2 s"), ())),
+        [("probe-failed", "node")],
+        "the state of the units is not known: systemd did not answer within 2 s",
+    ),
+    (
+        "files cannot be read",
+        of(UNIT)._replace(host=HostState((UNIT,), Unreadable("no"))),
+        [("probe-failed", "node")],
+        "the deployed files are not known: no",
+    ),
+    (
+        "its lock was renamed, so it is known by its sockets alone",
+        on_host(of(UNIT, {"daemons": (), "control": ITSELF, "privileged": ITSELF})),
+        [("lock-replaced", "either")],
+        "was deleted or replaced under the control daemon, which jobs still reach",
+    ),
+    (
+        "its lock was deleted",
+        on_host(of(UNIT, {"daemons": (daemon(inode=99, deleted=True),)})),
+        [("lock-replaced", "either")],
+        "which jobs still reach",
+    ),
+    (
+        "one socket is root's daemon's and the other a stranger's",
+        on_host(of(UNIT, {"daemons": (), "control": STRANGER, "privileged": ITSELF})),
+        [("daemon-absent", "node"), ("daemon-wrong-user", "user"), ("socket-hijacked", "user")],
+        "so jobs connect to a stranger",
+    ),
 ]
 
 

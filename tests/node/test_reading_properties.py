@@ -106,7 +106,7 @@ KERNEL = st.lists(
             b"\n",
             b";",
             b",",
-            "٧".encode(),
+            "\u0667".encode(),
             b"9" * 30,
             b"uvm encountered global fatal error",
             b"NVRM: ",

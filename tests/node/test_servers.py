@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mpsfleet.node import sampled
-from mpsfleet.node.host import Host
+from mpsfleet.node.desired import Desired
+from mpsfleet.node.host import Host, children
 from mpsfleet.node.host.children import Answer
 from mpsfleet.node.model import Answers, ServerAnswer, Silence, Unreadable
-from mpsfleet.node.probe import mps, procfs, servers, uses
+from mpsfleet.node.probe import asking, mps, procfs, servers, uses
 from mpsfleet.node.sampled import Noted, Sample
 from mpsfleet.node.servers_facts import Use
 
@@ -25,44 +26,66 @@ DAEMON, SERVER, ALICE = 100, 200, "2001"
 ABOUT = mps.About(0, (SERVER,))
 
 
-def said(status: str, clients: str, ps: str) -> Answer:
-    return Answer(0, f"100.0\n{MARK}{SERVER}\n{MARK}{status}{MARK}{clients}{MARK}{ps}{MARK}", "")
+def said(status: str, ps: str) -> Answer:
+    return Answer(0, f"100.0\n{MARK}{SERVER}\n{MARK}{status}{MARK}{ps}{MARK}", "")
+
+
+def clients_of(*texts: str) -> Answer:
+    return Answer(0, "".join(f"{each}{MARK}" for each in texts), "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "clients", "told"),
+    [
+        (said("ACTIVE\n", PS), "300\n301\n", ServerAnswer(SERVER, "ACTIVE", (300, 301), is_ready=True)),
+        (said("FAULT\n", PS), "", ServerAnswer(SERVER, "FAULT", (), is_ready=True)),
+        (said(UNKNOWN.format("get_server_status"), PS), "300\n", ServerAnswer(SERVER, None, (300,), is_ready=True)),
+        (
+            said(UNKNOWN.format("get_server_status"), UNKNOWN.format("ps")),
+            "300\n",
+            ServerAnswer(SERVER, None, (300,), None),
+        ),
+    ],
+    ids=["550 active", "550 in FAULT", "535 active", "470"],
+)
+def test_a_daemon_tells_of_a_server_as_its_driver_can(answer: Answer, clients: str, told: ServerAnswer) -> None:
+    read = mps.understand(answer, 2.0, ABOUT)
+
+    assert isinstance(read, Answers)
+    assert read.servers == (SERVER,)
+    assert mps.ready(read) == (SERVER,)
+    assert mps.with_clients(read, clients_of(clients)).of_servers == (told,)
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (said("ACTIVE\n", "300\n301\n", PS), ServerAnswer(SERVER, "ACTIVE", (300, 301), is_ready=True)),
-        (said("FAULT\n", "", PS), ServerAnswer(SERVER, "FAULT", (), is_ready=True)),
-        (said("INITIALIZING\n", "", "Server not found\n"), ServerAnswer(SERVER, "INITIALIZING", (), is_ready=False)),
-        (said(UNKNOWN.format("get_server_status"), "300\n", PS), ServerAnswer(SERVER, None, (300,), is_ready=True)),
+        (said("INITIALIZING\n", "Server not found\n"), ServerAnswer(SERVER, "INITIALIZING", None, is_ready=False)),
+        (said("INITIALIZING\n", PS), ServerAnswer(SERVER, "INITIALIZING", None, is_ready=True)),
         (
-            said(UNKNOWN.format("get_server_status"), "", "Server not found\n"),
-            ServerAnswer(SERVER, None, (), is_ready=False),
-        ),
-        (
-            said(UNKNOWN.format("get_server_status"), "300\n", UNKNOWN.format("ps")),
-            ServerAnswer(SERVER, None, (300,), None),
-        ),
-        (
-            said("Server 200 not found\n", "Server 200 not found\n", "Server not found\n"),
+            said(UNKNOWN.format("get_server_status"), "Server not found\n"),
             ServerAnswer(SERVER, None, None, is_ready=False),
         ),
+        (said("Server 200 not found\n", "Server not found\n"), ServerAnswer(SERVER, None, None, is_ready=False)),
     ],
-    ids=["550 active", "550 in FAULT", "550 starting", "535 active", "535 starting", "470", "another daemon's"],
+    ids=["550 starting", "550 starting beside another", "535 starting", "another daemon's"],
 )
-def test_a_daemon_tells_of_a_server_as_its_driver_can(answer: Answer, told: ServerAnswer) -> None:
+def test_the_clients_of_a_server_that_is_starting_are_never_asked_for(answer: Answer, told: ServerAnswer) -> None:
     read = mps.understand(answer, 2.0, ABOUT)
 
     assert isinstance(read, Answers)
-    assert read.servers == (SERVER,)
     assert read.of_servers == (told,)
+    assert mps.ready(read) == ()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [said("very bad\n", "", PS), said("ACTIVE\n", "300 and more\n", PS), Answer(0, f"100.0\n{MARK}200\n{MARK}", "")],
-)
+def test_a_process_that_the_daemon_does_not_list_is_not_asked_about() -> None:
+    read = mps.understand(said("ACTIVE\n", PS), 2.0, ABOUT)
+
+    assert isinstance(read, Answers)
+    assert mps.ready(read._replace(servers=())) == ()
+
+
+@pytest.mark.parametrize("answer", [said("very bad\n", PS), Answer(0, f"100.0\n{MARK}200\n{MARK}", "")])
 def test_what_no_daemon_says_of_a_server_is_not_understood(answer: Answer) -> None:
     read = mps.understand(answer, 2.0, ABOUT)
 
@@ -70,9 +93,32 @@ def test_what_no_daemon_says_of_a_server_is_not_understood(answer: Answer) -> No
     assert read.outcome == "garbled"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        clients_of("300 and more\n"),
+        clients_of("300\n", "301\n"),
+        clients_of("-1\n"),
+        clients_of("Server 200 not found\n"),
+        Answer(None, f"300\n{MARK}", ""),
+        Answer(1, "", "Cannot send command to MPS control daemon process\n"),
+        Answer(None, f"300\n{MARK}", "", capped=True),
+    ],
+)
+def test_an_answer_about_clients_that_is_none_leaves_them_untold(answer: Answer) -> None:
+    read = mps.understand(said("ACTIVE\n", PS), 2.0, ABOUT)
+
+    assert isinstance(read, Answers)
+    assert mps.with_clients(read, answer).of_servers == (ServerAnswer(SERVER, "ACTIVE", None, is_ready=True),)
+
+
 @given(st.text(), st.text(), st.text())
 def test_no_word_about_a_server_makes_it_fail(status: str, clients: str, ps: str) -> None:
-    assert isinstance(mps.understand(said(status, clients, ps), 2.0, ABOUT), (Answers, Silence))
+    read = mps.understand(said(status, ps), 2.0, ABOUT)
+
+    assert isinstance(read, (Answers, Silence))
+    if isinstance(read, Answers):
+        assert isinstance(mps.with_clients(read, clients_of(clients)), Answers)
 
 
 def test_an_idle_daemon_is_asked_what_it_always_was() -> None:
@@ -87,11 +133,61 @@ def test_an_idle_daemon_is_asked_what_it_always_was() -> None:
 def test_a_daemon_with_a_server_is_asked_in_the_same_invocation() -> None:
     words = mps.question("/x", 3, 2.0, ABOUT).stdin.decode().split("\n")
 
-    assert [each for each in words if each and "next" not in each][2:] == [
-        "get_server_status 200",
-        "get_client_list 200",
-        "ps",
-    ]
+    assert [each for each in words if each and "next" not in each][2:] == ["get_server_status 200", "ps"]
+
+
+class Talk(NamedTuple):
+    """A daemon's answers, one after the other, and what it was asked."""
+
+    answers: list[Answer]
+    asked: list[str]
+
+
+def talked(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> tuple[Talk, Answers | Silence]:
+    """Ask a daemon that answers so, and return what it said in all."""
+    talk = Talk(list(answers), [])
+
+    def run(commands: Any, again: Any, meanwhile: Any) -> tuple[Answer, ...]:
+        meanwhile()
+        (command,) = commands
+        while command is not None:
+            talk.asked.append(
+                "; ".join(each for each in command.stdin.decode().split("\n") if each and "next" not in each)
+            )
+            answer = talk.answers.pop(0)
+            command = again(0, answer)
+        return (answer,)
+
+    monkeypatch.setattr(children, "run", run)
+    questions = (asking.Question("node", 3, ABOUT),)
+    said, _ = asking.ask(questions, asking.Others(), Host(""), Desired())
+    return talk, said["node"]
+
+
+BUSY = Answer(1, "", "Cannot send command to MPS control daemon process\n")
+FIRST = "get_default_active_thread_percentage; get_server_list; get_server_status 200; ps"
+SECOND = "get_client_list 200"
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "clients"),
+    [
+        ((said("ACTIVE\n", PS), clients_of("300\n")), [FIRST, SECOND], (300,)),
+        ((BUSY, said("ACTIVE\n", PS), BUSY, clients_of("300\n")), [FIRST, FIRST, SECOND, SECOND], (300,)),
+        ((said("INITIALIZING\n", "Server not found\n"),), [FIRST], None),
+        ((said("ACTIVE\n", PS), Answer(None, "", "")), [FIRST, SECOND], None),
+    ],
+    ids=["ready", "busy twice", "starting", "silent about clients"],
+)
+def test_clients_are_asked_for_when_it_is_known_which_servers_are_ready(
+    monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...], asked: list[str], clients: tuple[int, ...] | None
+) -> None:
+    talk, told = talked(monkeypatch, *answers)
+
+    assert talk.asked == asked
+    assert isinstance(told, Answers)
+    assert told.of_servers[0].clients == clients
+    assert told.percentage == 100.0
 
 
 @pytest.fixture

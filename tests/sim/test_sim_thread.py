@@ -50,6 +50,15 @@ def test_a_second_deploy_changes_nothing(fleet: Rehearsal) -> None:
     assert fleet.apply("n1")["changes"] == []
 
 
+def test_a_file_of_another_mode_is_named_and_a_deploy_puts_it_right(well: Rehearsal) -> None:
+    path = well.root("n1") / "etc/tmpfiles.d/mpsfleet.conf"
+    path.chmod(0o666)
+    assert well.audit("n1") == ("warn", {"deployment-differs"})
+    assert [each["what"] for each in well.apply("n1")["changes"]] == ["/etc/tmpfiles.d/mpsfleet.conf"]
+    assert path.stat().st_mode & 0o7777 == 0o644
+    assert well.audit("n1") == ("ok", set())
+
+
 def test_a_reset_is_refused_while_the_node_is_not_drained(fleet: Rehearsal) -> None:
     assert "not drained" in fleet.program_on("n1", "node", "reset", code=75)["refused"]
 

@@ -102,12 +102,12 @@ class ServerAnswer(NamedTuple):
 
     pid: int
     status: str | None  # one word; None where it knows no such question (535) or no such server
-    clients: tuple[int, ...] | None  # pids; None where it knows no such server
+    clients: tuple[int, ...] | None  # pids; None where it was not asked or did not tell: of one that is starting
     is_ready: bool | None = None  # by `ps`; None where that does not tell (470)
 
 
 class Answers(NamedTuple):
-    """What the control daemon said to root, asked in one invocation."""
+    """What the control daemon said to root; of its ready servers' clients in an invocation of their own."""
 
     percentage: float | None
     servers: tuple[int, ...]

@@ -40,11 +40,18 @@ def _row(facts: Facts, desired: Desired, gpu: Gpu, card: Card | None) -> Finding
     if card is not None and desired.compute_mode and not is_mode(gpu, desired.compute_mode):
         message = f"{named} has compute mode {show(gpu.compute_mode, 30)}, not the configured one"
         return finding("compute-mode-differs", subject, message, configured=desired.compute_mode)
-    is_served = any(at.instance.name == instance and facts.serving(at) is not None for at in facts.instances)
-    if is_mode(gpu, _EXCLUSIVE) and not is_served and desired.compute_mode != _EXCLUSIVE:
+    if is_mode(gpu, _EXCLUSIVE) and not _may_be_served(facts, instance) and desired.compute_mode != _EXCLUSIVE:
         message = f"{named} has compute mode Exclusive_Process and no control daemon: one program at a time uses it"
         return finding("compute-mode-exclusive", subject, message)
     return None
+
+
+def _may_be_served(facts: Facts, instance: str) -> bool:
+    """Tell whether a daemon of that name runs, be it without its files; where it is not known, one may."""
+    if isinstance(facts.daemons, Unreadable):
+        return True
+    paths = {at.pipe.path for at in facts.instances if at.instance.name == instance}
+    return any(each.directory in paths for each in facts.daemons)
 
 
 def _left_behind(gpu: Gpu, card: Card | None, subject: str, named: str) -> Finding | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.node import instances, topology
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
@@ -38,12 +38,12 @@ from mpsfleet.node.probe import (
     units,
     user_views,
 )
+from mpsfleet.node.probe.asking import Others, Question, ask
 
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
-    from mpsfleet.node.host.children import Answer, Command
     from mpsfleet.node.host_facts import Volume
     from mpsfleet.node.instances import Instance
 
@@ -121,14 +121,6 @@ class _Look(NamedTuple):
     volumes: tuple[Volume | None, Volume | None]  # of pipe and log directory
 
 
-class _Others(NamedTuple):
-    """What is asked and done beside the daemons; `of_first` may have another command for the first one's answer."""
-
-    commands: tuple[Command, ...] = ()
-    of_first: Callable[[Answer], Command | None] = lambda _: None
-    meanwhile: Callable[[], None] = lambda: None
-
-
 def _directories(
     host: Host, instance: Instance
 ) -> tuple[Directory, Directory, int, tuple[Volume | None, Volume | None]]:
@@ -169,11 +161,11 @@ def _probe(
     names = units.names(desired, tuple(each.instance for each in looks))
     is_managed = before is None and is_deployed and bool(names) and files.exists(host.path(units.RUNNING))
     there = servers.find(host, found, daemons)
-    questions = tuple(_Question(each, _about(each, there.children_of(serving(each.pipe, daemons)))) for each in asked)
+    questions = tuple(_question(each, there.children_of(serving(each.pipe, daemons))) for each in asked)
     smi, kernel = gpu.Query(host, desired.nvidia_smi_timeout_s), kernel_log.Reading(host)
     of_units = (units.question(host, names),) if is_managed else ()
-    others = _Others((smi.command(), *of_units, *servers.commands(host, desired, there)), smi.again, kernel.read)
-    answers, beside = _ask(host, desired, questions, others if before is None else _Others())
+    others = Others((smi.command(), *of_units, *servers.commands(host, desired, there)), smi.again, kernel.read)
+    answers, beside = ask(questions, others if before is None else Others(), host, desired)
     ways = tuple(user_views.Way(each.pipe, each.fd >= 0, each.instance.name in mute) for each in looks)
     views = user_views.views(user, ways, _USER_LIMIT_S)
     around = before.host if before is not None else None
@@ -208,7 +200,7 @@ def _probe(
     )
 
     def again() -> tuple[Answers, ...]:
-        now, _ = _ask(host, desired, questions, _Others())
+        now, _ = ask(questions, Others(), host, desired)
         return tuple(each for each in now.values() if isinstance(each, Answers))
 
     known = () if isinstance(found, Unreadable) else found
@@ -265,40 +257,8 @@ def _unasked(desired: Desired, privileged: Peer, *, binary: bool) -> Silence:
     return Silence("busy" if privileged.outcome == "busy" else "not-asked", privileged.reason or "nobody listens")
 
 
-class _Question(NamedTuple):
-    """What the daemon of a pinned pipe directory is asked."""
-
-    look: _Look
-    about: mps.About
-
-
-def _about(look: _Look, of_servers: tuple[int, ...]) -> mps.About:
-    return mps.About(len(look.instance.memory_limits_mib), of_servers)
-
-
-def _ask(
-    host: Host, desired: Desired, questions: tuple[_Question, ...], others: _Others
-) -> tuple[dict[str, Answers | Silence], tuple[Answer, ...]]:
-    """Ask the daemons and others side by side; a busy daemon again until its limit."""
-    binary = host.path(desired.control_binary)
-    limit_s = desired.query_timeout_s
-    end = time.monotonic() + limit_s
-
-    def again(index: int, answer: Answer) -> Command | None:
-        if index >= len(questions):
-            return others.of_first(answer) if index == len(questions) else None
-        left_s = end - time.monotonic() - mps.BUSY_PAUSE_S
-        if not mps.is_unheard(answer) or left_s <= 0:
-            return None
-        each = questions[index]
-        return mps.question(binary, each.look.fd, left_s, each.about, mps.BUSY_PAUSE_S)
-
-    asked = tuple(mps.question(binary, each.look.fd, limit_s, each.about) for each in questions)
-    answers = children.run((*asked, *others.commands), again, others.meanwhile)
-    said = {
-        each.look.instance.name: mps.understand(answer, limit_s, each.about) for each, answer in zip(questions, answers)
-    }
-    return said, answers[len(questions) :]
+def _question(look: _Look, of_servers: tuple[int, ...]) -> Question:
+    return Question(look.instance.name, look.fd, mps.About(len(look.instance.memory_limits_mib), of_servers))
 
 
 def _look_as_user(host: Host, paths: tuple[str, ...]) -> children.Apart | Unreadable:

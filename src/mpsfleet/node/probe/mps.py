@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _MARK = "mpsfleet-next"
 _LIMIT = "get_default_device_pinned_mem_limit"
-_OF_A_SERVER = ("get_server_status", "get_client_list")
+_STATUS_OF, _CLIENTS_OF = "get_server_status", "get_client_list"
+_STARTING = "INITIALIZING"
 _UNKNOWN = "Unknown command"
 _NO_SERVER = "not found"
 _STATUS = 20  # characters of a server's status
@@ -90,11 +91,39 @@ def question(
         "get_default_active_thread_percentage",
         "get_server_list",
         *(f"{_LIMIT} {each}" for each in range(about.devices)),
-        *(f"{word} {pid}" for pid in about.servers for word in _OF_A_SERVER),
+        *(f"{_STATUS_OF} {pid}" for pid in about.servers),
         *(("ps",) if about.servers else ()),
     ]
     words = "".join(f"{each}\n{_MARK}\n" for each in asked)
     return command(binary, directory_fd, words.encode(), limit_s, delay_s)
+
+
+def clients_question(
+    binary: str, directory_fd: int, limit_s: float, servers: tuple[int, ...], delay_s: float = 0.0
+) -> Command:
+    """Return the command that asks for the clients of servers."""
+    words = "".join(f"{_CLIENTS_OF} {each}\n{_MARK}\n" for each in servers)
+    return command(binary, directory_fd, words.encode(), limit_s, delay_s)
+
+
+def ready(said: Answers) -> tuple[int, ...]:
+    """Return the daemon's servers that have come beyond their start; of others it does not know the clients."""
+    told = (each for each in said.of_servers if each.pid in said.servers)
+    return tuple(each.pid for each in told if each.status != _STARTING and each.is_ready is not False)
+
+
+def with_clients(said: Answers, answer: Answer) -> Answers:
+    """Add the answer about the clients of the ready servers; one that is not understood tells of none."""
+    asked = ready(said)
+    parts = answer.out.split(f'Unknown command "{_MARK}"\n')
+    if answer.rc is None or answer.capped or len(parts) != len(asked) + 1:
+        return said
+    try:
+        clients = dict(zip(asked, map(_clients, parts)))
+    except ValueError:
+        return said
+    told = tuple(each._replace(clients=clients.get(each.pid)) for each in said.of_servers)
+    return said._replace(of_servers=told, raw=said.raw + answer.out)
 
 
 def command(binary: str, directory_fd: int, stdin: bytes, limit_s: float, delay_s: float = 0.0) -> Command:
@@ -132,7 +161,7 @@ def understand(answer: Answer, limit_s: float, about: About = NOTHING_ELSE) -> A
         return Silence("busy", f"it served other connections for {limit_s:g} s")
     parts = answer.out.split(f'Unknown command "{_MARK}"\n')
     devices, asked = about
-    if len(parts) != devices + 3 + (len(asked) * len(_OF_A_SERVER) + 1 if asked else 0):  # the rest is one more
+    if len(parts) != devices + 3 + (len(asked) + 1 if asked else 0):  # the rest is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
         percentage = _decimal(parts[0].strip())
@@ -145,9 +174,8 @@ def understand(answer: Answer, limit_s: float, about: About = NOTHING_ELSE) -> A
 
 
 def _of_servers(asked: tuple[int, ...], parts: list[str]) -> tuple[ServerAnswer, ...]:
-    """Read a status and a list of clients for each server asked about, and after them `ps`, which is of all."""
-    told = iter(parts[:-1])
-    return tuple(ServerAnswer(pid, _status(next(told)), _clients(next(told)), _is_ready(parts[-1])) for pid in asked)
+    """Read a status for each server asked about, and after them `ps`, which is of all."""
+    return tuple(ServerAnswer(pid, _status(each), None, _is_ready(parts[-1])) for pid, each in zip(asked, parts))
 
 
 def _status(said: str) -> str | None:
