@@ -110,9 +110,9 @@ def inventory_path(lab: Lab) -> Path:
 def inventory_text(lab: Lab, record: Record) -> str:
     """Return the Ansible inventory: groups slurm_master and gpu_nodes, by real ssh with the lab's own key."""
     keys = lab.state / "ssh"
-    lines = ["[slurm_master]", f"{CONTROLLER} ansible_host={lab.address(CONTROLLER)}", "", "[gpu_nodes]"]
+    lines = ["[slurm_master]", f"{CONTROLLER} ansible_host={record.address(CONTROLLER)}", "", "[gpu_nodes]"]
     lines += [
-        f"{node} ansible_host={lab.address(node)} mps_gpus_expected={len(record.wanted.board(node).kinds)}"
+        f"{node} ansible_host={record.address(node)} mps_gpus_expected={len(record.wanted.board(node).kinds)}"
         for node in record.nodes
     ]
     lines += [
@@ -141,7 +141,7 @@ def ssh_config_text(lab: Lab, record: Record) -> str:
     """Return an ssh configuration file that knows the nodes by name, for ssh -F and clush."""
     lines = []
     for node in (CONTROLLER, *record.nodes):
-        lines += [f"Host {node}", f"  HostName {lab.address(node)}"]
+        lines += [f"Host {node}", f"  HostName {record.address(node)}"]
     lines += ["Host *", "  User root", f"  IdentityFile {lab.state / 'ssh' / 'id'}"]
     lines += [f"  {option[2:].replace('=', ' ', 1)}" for option in ssh_options(lab)]
     return "\n".join(lines) + "\n"

@@ -85,24 +85,25 @@ def _start(lab: Lab, wanted: Wanted, base: Path, package: MpsPackage) -> Record:
     suite = suite_called(wanted.suite)
     lab.state.parent.mkdir(mode=0o755, exist_ok=True)
     lab.state.mkdir(mode=0o700)
+    network = make_bridge(lab)
     record = Record(
         wanted=wanted,
         base=str(base),
         mps_version=package.version,
         mps_md5=package.md5,
         mps_sha256=package.sha256,
+        network=network,
     )
     write_record(lab, record)
     raise_settings(lab, len(wanted.nodes))
-    layers.make_keys(lab)
+    layers.make_keys(lab, network)
     layers.make_homes(lab)
-    common = layers.make_lab_layer(lab, base, wanted)
+    common = layers.make_lab_layer(lab, record)
     write_atomically(inventory_path(lab), inventory_text(lab, record))
     write_atomically(lab.state / "ssh" / "config", ssh_config_text(lab, record))
-    make_bridge(lab)
     for node in (CONTROLLER, *wanted.nodes):
         board = Board(()) if node == CONTROLLER else wanted.board(node)
-        layers.make_node_layer(lab, base, node, board, package.driver_version)
+        layers.make_node_layer(lab, record, node, board, package.driver_version)
         has_mps = node == CONTROLLER or board.kinds
         mount_root(lab, node, (common, *((package.layer,) if has_mps else ()), base))
         nspawn = boot(lab, node, suite, board, is_on_one_cpu=wanted.has_private_tmp)
@@ -115,7 +116,7 @@ def _wait_ready(lab: Lab, record: Record, *, deadline: float) -> Record:
     """Wait for every node's init, for Slurm to call all nodes idle, and for ssh on every node."""
     record = _with_inits(lab, record, deadline)
     _wait(lambda: _first_not_idle(lab, record), "Slurm:", deadline)
-    _wait(lambda: _first_without_ssh(lab, record), "ssh on", deadline)
+    _wait(lambda: _first_without_ssh(record), "ssh on", deadline)
     record = replace(record, is_ready=True)
     write_record(lab, record)
     return record
@@ -124,7 +125,7 @@ def _wait_ready(lab: Lab, record: Record, *, deadline: float) -> Record:
 def wait_until_booted(lab: Lab, record: Record, *, deadline: float) -> None:
     """Wait for every node's init, which goes on record, and for ssh on every node."""
     record = _with_inits(lab, record, deadline)
-    _wait(lambda: _first_without_ssh(lab, record), "ssh on", deadline)
+    _wait(lambda: _first_without_ssh(record), "ssh on", deadline)
 
 
 def _with_inits(lab: Lab, record: Record, deadline: float) -> Record:
@@ -169,10 +170,10 @@ def _first_not_idle(lab: Lab, record: Record) -> str | None:
     return ", ".join(line for line in states if line) or done.stderr.strip() or "no answer"
 
 
-def _first_without_ssh(lab: Lab, record: Record) -> str | None:
+def _first_without_ssh(record: Record) -> str | None:
     for node in (CONTROLLER, *record.nodes):
         try:
-            with socket.create_connection((lab.address(node), 22), timeout=2) as connection:
+            with socket.create_connection((record.address(node), 22), timeout=2) as connection:
                 if not connection.recv(4).startswith(b"SSH-"):
                     return node
         except OSError:

@@ -19,7 +19,7 @@ from mpsfleet.sim.gpu.board import fresh
 
 if TYPE_CHECKING:
     from clusterlab.naming import Lab
-    from clusterlab.wanted import Wanted
+    from clusterlab.record import Record
     from mpsfleet.sim.gpu.board import Board
 
 NVIDIA_SMI = Path(__file__).resolve().parent.parent / "node" / "nvidia-smi"
@@ -67,7 +67,7 @@ class Layer:
         return self.folder / path
 
 
-def make_keys(lab: Lab) -> None:
+def make_keys(lab: Lab, network: str) -> None:
     """Make the lab's ssh key, the nodes' one host key and known_hosts, under the state folder's ssh/.
 
     One host key for all nodes lets every node be known by a single line.
@@ -81,17 +81,18 @@ def make_keys(lab: Lab) -> None:
             timeout_s=30,
         )
     host_key = (folder / "host.pub").read_text(encoding="utf-8").rsplit(" ", 1)[0]
-    (folder / "known_hosts").write_text(f"{lab.network}.* {host_key}\n", encoding="utf-8")
+    (folder / "known_hosts").write_text(f"{network}.* {host_key}\n", encoding="utf-8")
 
 
-def make_lab_layer(lab: Lab, base: Path, wanted: Wanted) -> Path:
+def make_lab_layer(lab: Lab, record: Record) -> Path:
     """Write the layer that all nodes of this lab share: Slurm's files, keys and /etc/hosts."""
-    layer = Layer(lab.state / "layer", base)
+    wanted = record.wanted
+    layer = Layer(lab.state / "layer", Path(record.base))
     suite = suite_called(wanted.suite)
     names = (CONTROLLER, *wanted.nodes)
-    hosts = "".join(f"{lab.address(node)} {node}\n" for node in names)
+    hosts = "".join(f"{record.address(node)} {node}\n" for node in names)
     layer.put("etc/hosts", f"127.0.0.1 localhost\n{hosts}")
-    layer.put("etc/slurm/slurm.conf", slurm_files.slurm_conf(wanted, lab.address(CONTROLLER)))
+    layer.put("etc/slurm/slurm.conf", slurm_files.slurm_conf(wanted, record.address(CONTROLLER)))
     layer.put("etc/slurm/gres.conf", slurm_files.gres_conf(wanted))
     layer.put("etc/slurm/cgroup.conf", slurm_files.cgroup_conf(suite))
     if wanted.has_private_tmp:
@@ -104,12 +105,12 @@ def make_lab_layer(lab: Lab, base: Path, wanted: Wanted) -> Path:
     return layer.folder
 
 
-def make_node_layer(lab: Lab, base: Path, node: str, board: Board, driver_version: str) -> Path:
+def make_node_layer(lab: Lab, record: Record, node: str, board: Board, driver_version: str) -> Path:
     """Write a node's own upper layer: name, address, its Slurm daemon; where it has GPUs those and nvidia-smi."""
-    layer = Layer(lab.folder(node) / "upper", base)
+    layer = Layer(lab.folder(node) / "upper", Path(record.base))
     layer.put("etc/hostname", f"{node}\n")
     layer.put("etc/machine-id", f"{uuid.uuid4().hex}\n", mode=0o444)
-    layer.put("etc/lab/network", f"ADDRESS={lab.address(node)}\n")
+    layer.put("etc/lab/network", f"ADDRESS={record.address(node)}\n")
     daemon = "slurmctld" if node == CONTROLLER else "slurmd"
     layer.link(f"etc/systemd/system/multi-user.target.wants/{daemon}.service", f"/lib/systemd/system/{daemon}.service")
     if not board.kinds:

@@ -16,10 +16,11 @@ DEFAULT_NAME = "lab"
 STATE = Path("/run/mpsfleet-lab")
 CACHE = Path("/var/cache/mpsfleet-lab")
 MOST_NODES = 200
+NETWORKS = 251
 
 
 class Lab(NamedTuple):
-    """One lab of this host. Two with different names live side by side: no path, link or address is shared."""
+    """One lab of this host. Two with different names live side by side: no path or link is shared."""
 
     name: str
 
@@ -44,10 +45,10 @@ class Lab(NamedTuple):
         return f"mpsfleet-lab-{self.name}"
 
     @property
-    def network(self) -> str:
-        """The first three numbers of the lab's /24: fixed by the name, so a half-started lab is found again."""
-        third = 1 if self.name == DEFAULT_NAME else 2 + zlib.crc32(self.name.encode()) % 250
-        return f"10.213.{third}"
+    def networks(self) -> tuple[str, ...]:
+        """The /24 networks that the lab may have, by their first three numbers; the name's own is the first."""
+        own = 0 if self.name == DEFAULT_NAME else 1 + zlib.crc32(self.name.encode()) % (NETWORKS - 1)
+        return tuple(f"10.213.{1 + (own + step) % NETWORKS}" for step in range(NETWORKS))
 
     def machine(self, node: str) -> str:
         """Return the host-wide machine name of a node."""
@@ -56,10 +57,6 @@ class Lab(NamedTuple):
     def link(self, node: str) -> str:
         """Return the host's end of a node's network link, as systemd-nspawn names it."""
         return f"vb-{self.machine(node)}"
-
-    def address(self, node: str) -> str:
-        """Return a node's address: .1 is the bridge, .2 the controller, n1 is .11."""
-        return f"{self.network}.{2 if node == CONTROLLER else 10 + int(node[1:])}"
 
     def folder(self, node: str) -> Path:
         """Return the folder of one node's state."""

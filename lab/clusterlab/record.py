@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from clusterlab.naming import CONTROLLER
 from clusterlab.processes import ProcessId, boot_id
 from clusterlab.wanted import Wanted, wanted
 from mpsfleet.sim.gpu.board import said
@@ -38,6 +39,8 @@ class Record:
     mps_version: str
     mps_md5: str
     mps_sha256: str
+    network: str
+    """The first three numbers of its /24."""
     machines: tuple[Machine, ...] = ()
     is_ready: bool = False
 
@@ -57,6 +60,10 @@ class Record:
             if machine.node == node:
                 return machine
         return None
+
+    def address(self, node: str) -> str:
+        """Return a node's address: .1 is the bridge, .2 the controller, n1 is .11."""
+        return f"{self.network}.{2 if node == CONTROLLER else 10 + int(node[1:])}"
 
     def with_machine(self, machine: Machine) -> Record:
         """Return the record with this machine in place of what it knew of that node."""
@@ -84,6 +91,7 @@ def write_record(lab: Lab, record: Record) -> None:
         "has_private_tmp": record.wanted.has_private_tmp,
         "base": record.base,
         "mps": {"version": record.mps_version, "md5": record.mps_md5, "sha256": record.mps_sha256},
+        "network": record.network,
         "is_ready": record.is_ready,
         "machines": [[machine.node, machine.nspawn, machine.init] for machine in record.machines],
     }
@@ -108,6 +116,7 @@ def read_record(lab: Lab) -> Record | None:
             mps_version=content["mps"]["version"],
             mps_md5=content["mps"]["md5"],
             mps_sha256=content["mps"]["sha256"],
+            network=content.get("network", lab.networks[0]),
             is_ready=content["is_ready"],
             machines=tuple(
                 Machine(node, ProcessId(*nspawn), None if init is None else ProcessId(*init))

@@ -22,7 +22,7 @@ def lists_a_server(subject: Subject) -> None:
     server = subject.start_server()
     assert subject.lives(server)
     assert subject.start_server() == server
-    assert f"Starting new server {server} for user {os.geteuid()}" in subject.control_log()
+    subject.eventually(lambda: f"Starting new server {server} for user {os.geteuid()}" in subject.control_log())
 
 
 @fact(ABOUT, "a server that is not ready: INITIALIZING (from 550 on), no clients, no answer about its limits")
@@ -39,7 +39,7 @@ def waits_for_a_server(subject: Subject) -> None:
         assert subject.ask(f"ps -p {server}\n") == Said(0, f"Server {server} not found\n\n")
         assert subject.ask(f"get_device_pinned_mem_limit {server} 0\n") == Said(0)
         assert subject.ask(f"terminate_client {server} 7\n") == Said(0, f"Server {server} not found!\n1\n")
-    assert f"Server {server} is <busy>" in subject.control_log()
+    subject.eventually(lambda: f"Server {server} is <busy>" in subject.control_log())
 
 
 @fact(ABOUT, "a server that ends at once: `start_server` is 0, the list is empty, its exit status is logged")
@@ -121,7 +121,7 @@ def serves_one_user(subject: Subject) -> None:
     assert subject.ask("get_server_list\n") == Said(0, f"{first}\n")
     assert subject.ask(f"shutdown_server {first} -f\n") == Said(0)
     subject.eventually(lambda: subject.ask("get_server_list\n").out.strip() not in ("", str(first)))
-    assert any(line.endswith(f"for user {NOBODY}") for line in subject.control_log())
+    subject.eventually(lambda: any(line.endswith(f"for user {NOBODY}") for line in subject.control_log()))
 
 
 @fact(ABOUT, "a user cannot shut down root's server", needs_root=True)
