@@ -10,9 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lab"))
 
-from clusterlab.errors import LabError  # noqa: E402 - the lab is no installed package
-from clusterlab.naming import NETWORKS, Lab  # noqa: E402
-from clusterlab.network import addresses_in, free_network  # noqa: E402
+from clusterlab.errors import LabError
+from clusterlab.naming import NETWORKS, Lab
+from clusterlab.network import addresses_in, free_network
 
 
 def test_a_free_host_gives_a_lab_its_names_own_network() -> None:
