@@ -399,6 +399,14 @@ CODES: tuple[Code, ...] = (
         "Take pinned_memory_limit out of node.toml (mps_pinned_memory_limit), or upgrade the driver.",
     ),
     Code(
+        "priority-differs",
+        "warn",
+        "either",
+        False,
+        "The default priority of clients is not the configured one; drivers up to 535 let any user change it.",
+        "Deploy again, or run `mpsfleet node apply`: it sets the value without a restart.",
+    ),
+    Code(
         "daemon-wrong-gpus",
         "critical",
         "node",

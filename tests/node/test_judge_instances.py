@@ -101,6 +101,13 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
         "470",
     ),
     (
+        "a priority that nobody configured",
+        facts({"said": Answers(100.0, (), (8192,), "", client_priority=1)}),
+        [("priority-differs", "daemon gpu0")],
+        "the default priority of clients is 1, not the configured 0",
+    ),
+    ("a driver without priorities", facts({"said": Answers(100.0, (), (8192,), "", client_priority=None)}), [], ""),
+    (
         "a mode that a reboot has forgotten",
         facts(gpus=Gpus((gpu(0), EXCLUSIVE[1]), "ok", rc=0)),
         [("compute-mode-differs", "gpu0")],

@@ -130,7 +130,7 @@ def test_what_an_event_tells_stands_in_the_kernels_record(raw: bytes) -> None:
     assert line.startswith(event.text)
     assert str(event.xid) in line or event.xid == 0 or f"0{event.xid}" in line
     assert event.pid is None or f"pid={event.pid}" in re.sub(r"pid=['\"]*0*(?=[0-9])", "pid=", line)
-    assert bool(event.bus) == bool(event.xid or "Xid" in line)
+    assert bool(event.bus) == line.startswith("NVRM: Xid (PCI:")
 
 
 CELLS = st.sampled_from(

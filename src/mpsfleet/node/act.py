@@ -230,6 +230,12 @@ def _set_memory(host: Host, desired: Desired, action: Action) -> tuple[Change, .
     return (action.change,)
 
 
+def _set_priority(host: Host, desired: Desired, action: Action) -> tuple[Change, ...]:
+    daemon.require_heard(host, _instance(action).pipe_directory)
+    settings.priority(host, desired, _instance(action))
+    return (action.change,)
+
+
 def _set_compute_mode(host: Host, _desired: Desired, action: Action) -> tuple[Change, ...]:
     settings.compute_mode(host, action.gpu, action.word)
     return (action.change,)
@@ -280,6 +286,7 @@ _DO: dict[Kind, Callable[[Host, Desired, Action], tuple[Change, ...]]] = {
     Kind.START: _start,
     Kind.PERCENTAGE: _set_percentage,
     Kind.MEMORY: _set_memory,
+    Kind.PRIORITY: _set_priority,
     Kind.COMPUTE_MODE: _set_compute_mode,
     Kind.STOP: _stop,
     Kind.DISABLE: _disable,

@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     START = "start a unit"
     PERCENTAGE = "set the default thread percentage"
     MEMORY = "set the default memory limits"
+    PRIORITY = "set the default priority of clients"
     COMPUTE_MODE = "set a compute mode"
     STOP = "stop a daemon"
     DISABLE = "disable a unit"

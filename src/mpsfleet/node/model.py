@@ -114,6 +114,7 @@ class Answers(NamedTuple):
     memory_limits_mib: tuple[int | None, ...]  # of its GPUs in its own order, 0 for none; None where it knows no limits
     raw: str
     of_servers: tuple[ServerAnswer, ...] = ()  # of those asked about
+    client_priority: int | None = None  # None where it was not asked, or where it knows no priorities
 
 
 class Silence(NamedTuple):

@@ -46,7 +46,7 @@ def apply(wanted: Wanted, installed: Installed, facts: Facts, *, is_free: bool) 
     actions += _enable(wanted, installed)
     if is_free and not facts.quiesced:  # no second daemon beside one that has to go first
         actions += _start(wanted, installed, facts, restarted={each.unit for each in moves})
-    actions += [each for at in facts.instances for each in (*_percentage(at), *_memory(at))]
+    actions += [each for at in facts.instances for each in (*_percentage(at), *_memory(at), *_priority(at))]
     actions += _compute_modes(wanted, facts)
     actions += _extras(wanted, installed)
     return tuple(actions)
@@ -217,6 +217,15 @@ def _memory(at: Observed) -> list[Action]:
     now_, wanted_ = (", ".join(size(each or 0) for each in column) for column in zip(*pairs))
     change = Change(f"memory limits{_of(at)}", "set", f"{now_} → {wanted_}", f"{now_}\n", f"{wanted_}\n")
     return [Action(Kind.MEMORY, change, instance=at.instance)]
+
+
+def _priority(at: Observed) -> list[Action]:
+    said, wanted = at.said, at.instance.client_priority
+    if not isinstance(said, Answers) or said.client_priority in (None, wanted):
+        return []
+    now = said.client_priority
+    change = Change(f"client priority{_of(at)}", "set", f"{now} → {wanted}", f"{now}\n", f"{wanted}\n")
+    return [Action(Kind.PRIORITY, change, instance=at.instance)]
 
 
 def _of(at: Observed) -> str:

@@ -36,6 +36,7 @@ def put(host: Host, desired: Desired, instance: Instance) -> str | None:
         if instance.memory_limits_mib or instance.client_priority:
             daemon.require_heard(host, instance.pipe_directory)
             limits(host, desired, instance)
+        if instance.client_priority:
             priority(host, desired, instance)
         if desired.compute_mode:
             for uuid in instance.gpus:
@@ -59,7 +60,10 @@ def percentage(host: Host, desired: Desired, instance: Instance) -> None:
 
 
 def limits(host: Host, desired: Desired, instance: Instance) -> None:
-    """Set the default memory limit of each GPU; NotInEffect where the daemon has another afterwards."""
+    """Set the default memory limit of each GPU; NotInEffect where the daemon has another afterwards.
+
+    A driver without memory limits (470) serves without them: the audit warns, and clients are served all the same.
+    """
     for device, wanted in enumerate(instance.memory_limits_mib):
         if wanted:  # a limit cannot be taken away again, only another be set; a restart forgets it
             said = _tell(host, desired, instance, f"set_default_device_pinned_mem_limit {device} {size(wanted)}")
@@ -67,7 +71,7 @@ def limits(host: Host, desired: Desired, instance: Instance) -> None:
             said = ""
         back = _tell(host, desired, instance, f"get_default_device_pinned_mem_limit {device}")
         if back.startswith(_UNKNOWN):
-            raise NotInEffect("this driver's MPS knows no memory limits (470 and older); take the limit out")
+            return
         try:
             now = mps.memory_mib(back)
         except (ValueError, IndexError):
@@ -78,12 +82,13 @@ def limits(host: Host, desired: Desired, instance: Instance) -> None:
 
 
 def priority(host: Host, desired: Desired, instance: Instance) -> None:
-    """Set the default priority of clients; NotInEffect where the daemon has another afterwards."""
-    if not instance.client_priority:
-        return
+    """Set the default priority of clients; NotInEffect where the daemon has another afterwards.
+
+    A driver without priorities (470) serves without them, and the audit warns.
+    """
     said = _tell(host, desired, instance, f"set_default_client_priority {instance.client_priority}")
     back = _tell(host, desired, instance, "get_default_client_priority")
-    if back != str(instance.client_priority):
+    if back != str(instance.client_priority) and not back.startswith(_UNKNOWN):
         raise NotInEffect(f"the client priority is not in effect: {back!r}; the daemon said {said or 'nothing'}")
 
 

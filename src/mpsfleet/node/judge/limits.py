@@ -18,7 +18,9 @@ _MIB_PER_GIB = 1024
 
 def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:  # noqa: ARG001  # one signature for all judges
     """Return the findings about the limits of every daemon that answered."""
-    return tuple(each for at in facts.instances for each in (*_percentage(facts, at), *_memory(facts, at)))
+    return tuple(
+        each for at in facts.instances for each in (*_percentage(facts, at), *_memory(facts, at), *_priority(facts, at))
+    )
 
 
 def _percentage(facts: Facts, at: Observed) -> tuple[Finding, ...]:
@@ -59,6 +61,23 @@ def _memory(facts: Facts, at: Observed) -> tuple[Finding, ...]:
                 finding("memory-limit-differs", at.instance.subject, message, remedy=remedy, gpu=uuid, now=size(now))
             )
     return tuple(found)
+
+
+def _priority(facts: Facts, at: Observed) -> tuple[Finding, ...]:
+    said = answered(facts, at)
+    wanted = at.instance.client_priority
+    if said is None or said.client_priority == wanted:
+        return ()
+    if said.client_priority is None:
+        if not wanted:
+            return ()
+        message = f"a client priority of {wanted} is configured, and this driver's MPS knows none (470 and older)"
+        remedy = "Take client_priority out of node.toml (mps_client_priority), or upgrade the driver."
+        return (finding("priority-differs", at.instance.subject, message, remedy=remedy, configured=wanted),)
+    message = f"the default priority of clients is {said.client_priority}, not the configured {wanted}"
+    return (
+        finding("priority-differs", at.instance.subject, message, now=said.client_priority, configured=wanted),
+    )
 
 
 def size(mib: int) -> str:

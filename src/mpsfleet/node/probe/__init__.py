@@ -258,7 +258,9 @@ def _unasked(desired: Desired, privileged: Peer, *, binary: bool) -> Silence:
 
 
 def _question(look: _Look, of_servers: tuple[int, ...]) -> Question:
-    return Question(look.instance.name, look.fd, mps.About(len(look.instance.memory_limits_mib), of_servers))
+    return Question(
+        look.instance.name, look.fd, mps.About(len(look.instance.memory_limits_mib), of_servers, priority=True)
+    )
 
 
 def _look_as_user(host: Host, paths: tuple[str, ...]) -> children.Apart | Unreadable:

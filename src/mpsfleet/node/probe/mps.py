@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MARK = "mpsfleet-next"
 _LIMIT = "get_default_device_pinned_mem_limit"
+_PRIORITY = "get_default_client_priority"
 _STATUS_OF, _CLIENTS_OF = "get_server_status", "get_client_list"
 _STARTING = "INITIALIZING"
 _UNKNOWN = "Unknown command"
@@ -75,6 +76,7 @@ class About(NamedTuple):
 
     devices: int = 0  # GPUs, in its own order, whose memory limit is asked
     servers: tuple[int, ...] = ()  # pids of processes that may be its servers
+    priority: bool = False  # whether the priority of clients is asked
 
 
 NOTHING_ELSE = About()
@@ -85,12 +87,13 @@ def question(
 ) -> Command:
     """Return the command that asks the daemon of the pinned directory everything the audit needs.
 
-    A driver answers what it does not know by saying so: get_server_status came with 550, ps with 535.
+    A driver answers what it does not know by saying so: get_server_status came with 550, ps and priorities with 535.
     """
     asked = [
         "get_default_active_thread_percentage",
         "get_server_list",
         *(f"{_LIMIT} {each}" for each in range(about.devices)),
+        *((_PRIORITY,) if about.priority else ()),
         *(f"{_STATUS_OF} {pid}" for pid in about.servers),
         *(("ps",) if about.servers else ()),
     ]
@@ -160,17 +163,20 @@ def understand(answer: Answer, limit_s: float, about: About = NOTHING_ELSE) -> A
     if is_unheard(answer):
         return Silence("busy", f"it served other connections for {limit_s:g} s")
     parts = answer.out.split(f'Unknown command "{_MARK}"\n')
-    devices, asked = about
-    if len(parts) != devices + 3 + (len(asked) + 1 if asked else 0):  # the rest is one more
+    devices, asked, has_priority = about
+    limits_end = 2 + devices
+    servers_begin = limits_end + has_priority
+    if len(parts) != servers_begin + (len(asked) + 1 if asked else 0) + 1:  # the rest is one more
         return Silence("garbled", f"it answered {said.strip()!r}")
     try:
         percentage = _decimal(parts[0].strip())
         servers = tuple(_number(line) for line in parts[1].split())
-        limits = tuple(memory_mib(each) for each in parts[2 : 2 + devices])
-        of_servers = _of_servers(asked, parts[2 + devices : -1])
+        limits = tuple(memory_mib(each) for each in parts[2:limits_end])
+        priority = _priority(parts[limits_end]) if has_priority else None
+        of_servers = _of_servers(asked, parts[servers_begin:-1])
     except ValueError:
         return Silence("garbled", f"it answered {said.strip()!r}")
-    return Answers(percentage, servers, limits, answer.out, of_servers)
+    return Answers(percentage, servers, limits, answer.out, of_servers, priority)
 
 
 def _of_servers(asked: tuple[int, ...], parts: list[str]) -> tuple[ServerAnswer, ...]:
@@ -186,6 +192,11 @@ def _status(said: str) -> str | None:
     if not text.isascii() or not text.isalpha() or len(text) > _STATUS:
         raise ValueError(text)
     return text.upper()
+
+
+def _priority(said: str) -> int | None:
+    """Read the default priority of clients; None where the driver knows none (470). ValueError for anything else."""
+    return None if said.startswith(_UNKNOWN) else _number(said.strip())
 
 
 def _clients(said: str) -> tuple[int, ...] | None:
