@@ -20,7 +20,7 @@ PACKAGE = REPOSITORY / "src" / "mpsfleet"
 LINES = 350
 TABLES = {"src/mpsfleet/codes.py"}  # one table, a row a code: nothing to part
 
-SHARED = ("mpsfleet.errors", "mpsfleet.codes", "mpsfleet.program", "mpsfleet.show")
+SHARED = ("mpsfleet.errors", "mpsfleet.codes", "mpsfleet.program", "mpsfleet.show", "mpsfleet.tuples")
 VALUES = ("gres", "names", "nodes", "reasons")  # Slurm's values, which a node may know
 SLURMS = tuple(f"mpsfleet.slurm.{each}" for each in VALUES)
 NODE_DOOR = "node/host"

@@ -7,7 +7,7 @@ reused. `drain` says that jobs on the node would fail and that the node itself i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mpsfleet.tuples import NamedTuple
 
 SEVERITIES = ("ok", "warn", "unknown", "critical")  # in rising order; the verdict is the highest
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.errors import UNKNOWN, VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.node import config
 from mpsfleet.node.host import Host
 from mpsfleet.node.judge import judge, misconfigured
 from mpsfleet.node.probe import probe, short_name
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.model import Facts, Report
 

@@ -7,14 +7,19 @@ Slurm's index follows gres.conf. They agree on many machines and not on all, so 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
+from mpsfleet.tuples import NamedTuple
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Union
+
     from mpsfleet.node.model import Gpu
 
 RECORD = "/etc/mpsfleet/gpus.json"
 SCHEMA = 1
-Selector = Union[int, str]
+if TYPE_CHECKING:
+    Selector = Union[int, str]
 _MIG_ON = "enabled"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from mpsfleet import __version__
 from mpsfleet.node.desired import CONFIG, Desired, Mistake, Share, parse
 from mpsfleet.node.host import files, locks
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

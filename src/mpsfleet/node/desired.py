@@ -7,9 +7,13 @@ keyed by its device, inode, size and modification time.
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
 
 from mpsfleet.node.toml_values import CHECKS, WORLD_WRITABLE
+from mpsfleet.tuples import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CONFIG = "/etc/mpsfleet/node.toml"
 DEFAULT_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108  # where every CUDA program looks that is told no other

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mpsfleet.node import instances
 from mpsfleet.node.cards import RECORD
 from mpsfleet.node.desired import CONFIG, DEFAULT_DIRECTORY
 from mpsfleet.node.instances import NODE, NODE_UNIT
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
 

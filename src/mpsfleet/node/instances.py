@@ -6,11 +6,11 @@ nvidia-smi's index of its GPU when the node was deployed. The GPU itself is told
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mpsfleet.node.cards import Card, is_selected
 from mpsfleet.node.desired import DEFAULT_DIRECTORY, PIPE_DIRECTORY
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
 

@@ -7,7 +7,7 @@ matter, and 63, 92 and 94 are told by the driver without harm to other jobs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mpsfleet.tuples import NamedTuple
 
 ACKNOWLEDGED = "/run/mpsfleet/acknowledged"  # "BOOT SEQUENCE": what a person has seen; a boot ends it
 

@@ -5,12 +5,14 @@ NamedTuples throughout: these classes are loaded on the healthy path, where star
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Union
-
 from mpsfleet.codes import BY_NAME, SEVERITIES
 from mpsfleet.show import show
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Union
+
     from mpsfleet.node.cards import Card
     from mpsfleet.node.host_facts import HostState, InstanceState
     from mpsfleet.node.instances import Instance
@@ -223,7 +225,8 @@ class Finding(NamedTuple):
     remedy: str
 
 
-Evidence = Union[str, int, float]
+if TYPE_CHECKING:
+    Evidence = Union[str, int, float]
 
 
 def finding(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.errors import Refused
 from mpsfleet.node.host import files, locks
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mpsfleet.node.model import Unreadable
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.jobs import Record
     from mpsfleet.node.model import Process

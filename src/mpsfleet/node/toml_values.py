@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
 WORLD_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # named to be refused, not used

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.cards import RECORD, Card, parse
 from mpsfleet.node.host import files
 from mpsfleet.node.model import Unreadable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

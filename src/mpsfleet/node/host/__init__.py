@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+from mpsfleet.tuples import NamedTuple
 
 
 class Host(NamedTuple):

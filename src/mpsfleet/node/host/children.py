@@ -12,7 +12,12 @@ import os
 import select
 import signal
 import time
-from typing import Callable, NamedTuple, Optional
+
+from mpsfleet.tuples import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
 
 _CHUNK = 65536
 _GRACE_S = 0.2  # for a killed child to be reaped; one in uninterruptible sleep is left behind
@@ -43,7 +48,8 @@ class Answer(NamedTuple):
     missing: bool = False  # the program is not there or not executable
 
 
-Again = Callable[[int, Answer], Optional[Command]]
+if TYPE_CHECKING:
+    Again = Callable[[int, Answer], Optional[Command]]
 
 
 class _Child:

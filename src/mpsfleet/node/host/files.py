@@ -11,8 +11,8 @@ import errno
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

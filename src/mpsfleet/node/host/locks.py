@@ -6,10 +6,10 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING
 
 from mpsfleet.errors import Refused
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

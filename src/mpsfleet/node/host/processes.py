@@ -12,9 +12,12 @@ import os
 import select
 import signal
 import time
-from typing import Callable
 
 from mpsfleet.node.host.children import state_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
 
 class Held:

@@ -5,8 +5,6 @@ A judge that fails becomes an `unknown` finding of its own; the others still run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
-
 from mpsfleet.node.judge import (
     clients,
     compute_modes,
@@ -21,12 +19,16 @@ from mpsfleet.node.judge import (
 )
 from mpsfleet.node.model import Finding, Report, finding, report
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable
+
     from mpsfleet.node.desired import Desired, Mistake
     from mpsfleet.node.model import Facts
 
 _MISSING = ("daemon-absent", "directory-missing", "mps-package-missing", "gpus-unrecorded")
-_Judge = Callable[["Facts", "Desired"], "tuple[Finding, ...]"]
+if TYPE_CHECKING:
+    _Judge = Callable[[Facts, Desired], tuple[Finding, ...]]
 _JUDGES: tuple[tuple[str, _Judge], ...] = (
     ("daemons", daemons.judge),
     ("directories", directories.judge),

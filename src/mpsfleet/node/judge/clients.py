@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.judge.words import numbers, plural
 from mpsfleet.node.model import Finding, Unreadable, finding
 from mpsfleet.node.servers_facts import asked_for_mps, bypassing
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.model import Facts, Observed

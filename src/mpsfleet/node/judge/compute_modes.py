@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.gpu_facts import VALUE, outcome
 from mpsfleet.node.instances import NODE
 from mpsfleet.node.judge.gpus import is_mode, subject_of
 from mpsfleet.node.model import Finding, Unreadable, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired

@@ -5,12 +5,11 @@ A pid is evidence and no part of a sentence: equal sentences of many nodes are o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.judge import host, silence
 from mpsfleet.node.model import Answers, Finding, Observed, Peer, Silence, Unreadable, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.model import Daemon, Facts

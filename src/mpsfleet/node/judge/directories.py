@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.model import Directory, Finding, Parent, finding
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.model import Facts

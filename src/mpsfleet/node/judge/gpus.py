@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node import gpu_facts
 from mpsfleet.node.cards import unmatched
 from mpsfleet.node.instances import needs_record
 from mpsfleet.node.model import Finding, Gpu, Gpus, Unreadable, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.model import Facts

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.files import UNIT_PATHS, unit_path
 from mpsfleet.node.host_facts import TIMER
 from mpsfleet.node.model import Answers, Finding, Unreadable, UserView, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host_facts import Drift, HostState, Own, Unit

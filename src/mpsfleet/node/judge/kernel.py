@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.gpu_facts import bus_of
 from mpsfleet.node.judge.gpus import subject_of, trouble
 from mpsfleet.node.kernel_facts import MEANINGS, Event
 from mpsfleet.node.model import Finding, Unreadable, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired

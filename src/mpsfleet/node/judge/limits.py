@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.judge.daemons import answered
 from mpsfleet.node.model import Finding, Observed, Unreadable, finding
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.instances import Instance
@@ -75,9 +74,7 @@ def _priority(facts: Facts, at: Observed) -> tuple[Finding, ...]:
         remedy = "Take client_priority out of node.toml (mps_client_priority), or upgrade the driver."
         return (finding("priority-differs", at.instance.subject, message, remedy=remedy, configured=wanted),)
     message = f"the default priority of clients is {said.client_priority}, not the configured {wanted}"
-    return (
-        finding("priority-differs", at.instance.subject, message, now=said.client_priority, configured=wanted),
-    )
+    return (finding("priority-differs", at.instance.subject, message, now=said.client_priority, configured=wanted),)
 
 
 def size(mib: int) -> str:

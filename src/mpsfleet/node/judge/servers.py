@@ -5,11 +5,10 @@ A user's program can put its own server into each of these states, so none of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.judge.words import numbers, plural
 from mpsfleet.node.model import Finding, Unreadable, finding
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.model import Facts, Observed

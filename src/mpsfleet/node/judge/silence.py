@@ -5,11 +5,10 @@ A user can bring about all but the first two, so those are never the node's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.model import Finding, finding
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host_facts import Cause, Holder
     from mpsfleet.node.model import Daemon, Observed, Silence

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.node import instances, topology
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
@@ -39,7 +38,9 @@ from mpsfleet.node.probe import (
     user_views,
 )
 from mpsfleet.node.probe.asking import Others, Question, ask
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired

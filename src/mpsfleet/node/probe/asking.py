@@ -7,13 +7,16 @@ such length that it serves nobody else meanwhile (measured).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.node.host import children
 from mpsfleet.node.model import Answers, Silence
 from mpsfleet.node.probe import mps
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable
+
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command

@@ -6,13 +6,13 @@ more read: of a silent daemon, of one that its unit did not start, of a director
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mpsfleet.node.host import children, processes
 from mpsfleet.node.host_facts import PRIVATE, HostState, InstanceState, Own, Unit, Volume
 from mpsfleet.node.model import Answers, Daemon, Observed, Process, Silence, Unreadable, UserView
 from mpsfleet.node.probe import host_state, procfs, units
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
     from mpsfleet.node.model import Facts, Peer

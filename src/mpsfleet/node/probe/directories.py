@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.model import Directory, Name, Parent
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

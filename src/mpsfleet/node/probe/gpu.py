@@ -7,12 +7,12 @@ driver that does not know a field names it and answers nothing: it is asked once
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.gpu_facts import bus_of, outcome
 from mpsfleet.node.host import children, files
 from mpsfleet.node.model import Gpu, Gpus
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command

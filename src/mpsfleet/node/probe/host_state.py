@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.host import children, files
 from mpsfleet.node.host_facts import Holder, Own, Volume
 from mpsfleet.node.model import Unreadable
 from mpsfleet.node.probe import procfs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
     from mpsfleet.node.model import Daemon, Process

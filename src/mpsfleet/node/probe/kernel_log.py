@@ -7,13 +7,12 @@ newline, belongs to the record before and begins none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.gpu_facts import bus_of
 from mpsfleet.node.host import files
 from mpsfleet.node.kernel_facts import ACKNOWLEDGED, Event, KernelLog, is_fatal
 from mpsfleet.node.model import Unreadable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

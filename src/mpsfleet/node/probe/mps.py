@@ -13,13 +13,16 @@ import os
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from mpsfleet.node.host import children
 from mpsfleet.node.model import Answers, Peer, ServerAnswer, Silence, UserView
 from mpsfleet.node.probe import procfs
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable
+
     from mpsfleet.node.host import Host
     from mpsfleet.node.host.children import Answer, Command
 

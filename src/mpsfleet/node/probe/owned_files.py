@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from mpsfleet import __version__
 from mpsfleet.node.desired import CONFIG
@@ -18,6 +17,7 @@ from mpsfleet.node.files import LOGROTATE_PATH, PROGRAM_LINK, TMPFILES_PATH, UNI
 from mpsfleet.node.host import files, locks
 from mpsfleet.node.host_facts import Drift
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.files import Owned

@@ -8,10 +8,10 @@ servers, which inherit that descriptor. Its directory's daemon is the one whose 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.model import Daemon, Process, Unreadable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.host import Host
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.node import sampled
 from mpsfleet.node.host import files, locks
 from mpsfleet.node.model import Answers, Unreadable
 from mpsfleet.node.probe import procfs
 from mpsfleet.node.servers_facts import Past, Server, Servers
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from mpsfleet.node.files import TIMER_WANTS, WANTS
 from mpsfleet.node.host import children, files
@@ -11,6 +10,7 @@ from mpsfleet.node.host_facts import PRIVATE, TIMER, Unit
 from mpsfleet.node.model import Unreadable
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.desired import Desired
     from mpsfleet.node.host import Host

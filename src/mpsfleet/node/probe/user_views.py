@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mpsfleet.node.host import children
 from mpsfleet.node.model import Unreadable, UserView
 from mpsfleet.node.probe import mps
+from mpsfleet.tuples import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.model import Directory
 

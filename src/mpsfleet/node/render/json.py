@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from mpsfleet import __version__
 from mpsfleet.node.model import SCHEMA, Finding, Outcome, Report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def report(value: Report) -> str:

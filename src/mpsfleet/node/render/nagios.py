@@ -7,11 +7,10 @@ may not hold is the bar, which begins the performance data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.node.model import Answers, Facts, Unreadable
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.model import Report
 

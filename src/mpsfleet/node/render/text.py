@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpsfleet.show import show
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mpsfleet.node.model import Change, Outcome, Report
 
