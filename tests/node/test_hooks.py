@@ -313,10 +313,19 @@ def test_slurms_index_is_a_place_in_slurms_order(
         ({"SLURM_JOB_ID": "17", "SLURM_SHARDS_ON_NODE": "1", "GPU_DEVICE_ORDINAL": "0"}, "shard"),
         ({"SLURM_JOB_ID": "17"}, ""),
         ({**GPU, "SLURM_JOB_GPUS": "NoDevFiles"}, "gpu"),
+        ({"SLURM_JOB_ID": "17", "CUDA_VISIBLE_DEVICES": "0,1"}, "gpu"),  # a Prolog of 20.11
+        ({"SLURM_JOB_ID": "17", "CUDA_VISIBLE_DEVICES": "NoDevFiles"}, ""),
     ],
 )
 def test_the_kind_of_a_job(environment: dict[str, str], gres: str) -> None:
     assert understand(environment).gres == gres
+
+
+def test_of_a_slurm_without_slurm_job_gpus_the_visible_devices_are_minor_numbers() -> None:
+    old, new = understand({"CUDA_VISIBLE_DEVICES": "2,3"}), understand({**GPU, "CUDA_VISIBLE_DEVICES": "2,3"})
+
+    assert (old.indices, old.has_gpus, old.has_minors) == ((2, 3), True, True)
+    assert (new.indices, new.has_minors) == (understand(GPU).indices, False)
 
 
 @pytest.mark.parametrize(
@@ -333,6 +342,7 @@ NAMES = st.sampled_from(
         hook_environment.JOB,
         hook_environment.UID,
         hook_environment.GPUS,
+        hook_environment.VISIBLE,
         hook_environment.PERCENTAGE,
         hook_environment.SHARDS,
         "PATH",
@@ -360,6 +370,7 @@ def test_any_environment_gives_bounded_numbers_or_none(environment: dict[str, st
         st.integers(1, 999_999),
         st.just(-1),
         st.just(-1) | st.integers(1, 2**32 - 1),
+        st.just(value=False),
     )
 )
 def test_what_slurm_writes_is_understood(told: Told) -> None:

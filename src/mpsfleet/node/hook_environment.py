@@ -3,7 +3,8 @@
 Measured on 22.05 and 24.11. In Prolog and Epilog a job with gres/shard looks like one with a whole GPU; a job with
 gres/mps has the percentage, which may be above 100 (with mps and shard on one node it is reckoned from the other's
 count). In a task the sharing GRES that stands earlier in GresTypes loses SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES, and
-keeps its own variable: the percentage, or SLURM_SHARDS_ON_NODE.
+keeps its own variable: the percentage, or SLURM_SHARDS_ON_NODE. 20.11 gives a Prolog no SLURM_JOB_GPUS, and in
+CUDA_VISIBLE_DEVICES minor numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JOB, UID, GPUS = "SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GPUS"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 LEADER = "SLURM_HET_JOB_ID"
 PERCENTAGE, SHARDS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "SLURM_SHARDS_ON_NODE"
 _LAST_ID = 0xFFFFFFFF  # job numbers and uids have 32 bits
@@ -28,10 +30,11 @@ class Told(NamedTuple):
     job: int
     uid: int
     indices: tuple[int, ...]  # Slurm's; () where they are not told or not of their pattern
-    has_gpus: bool  # SLURM_JOB_GPUS is there, understood or not
+    has_gpus: bool  # SLURM_JOB_GPUS is there, understood or not; or what 20.11 says
     percentage: int
     shards: int
     leader: int = -1  # the number that the tasks of a heterogeneous job's component have
+    has_minors: bool = False  # the indices are CUDA_VISIBLE_DEVICES: minor numbers (20.11), places in a list later
 
     @property
     def gres(self) -> str:
@@ -46,14 +49,17 @@ class Told(NamedTuple):
 def understand(environment: Mapping[str, str]) -> Told:
     """Read the environment of a Prolog, an Epilog or a task. Never raises."""
     gpus = environment.get(GPUS, "")
+    indices = _indices(gpus)
+    visible = () if gpus else _indices(environment.get(VISIBLE, ""))
     return Told(
         _number(environment.get(JOB, ""), _LAST_ID) or -1,  # there is no job 0
         _number(environment.get(UID, ""), _LAST_ID),
-        _indices(gpus),
-        bool(gpus),
+        indices or visible,
+        bool(gpus or visible),
         _number(environment.get(PERCENTAGE, ""), _LAST_COUNT),
         _number(environment.get(SHARDS, ""), _LAST_COUNT),
         _number(environment.get(LEADER, ""), _LAST_ID) or -1,
+        bool(visible),
     )
 
 

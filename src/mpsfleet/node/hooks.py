@@ -54,7 +54,7 @@ def prolog(host: Host, told: Told) -> None:
     job = _job_of_roots(host, told)
     record = jobs.Job(job, told.uid, told.gres, (), told.indices, int(time.time()))
     jobs.write(host, record)  # first of all: whatever fails below, somebody is known to be here
-    desired, cards, chosen = _topology(host, told.indices)
+    desired, cards, chosen = _topology(host, told)
     if chosen:
         jobs.write(host, record._replace(gpus=tuple(each.uuid for each in chosen)))
     jobs.export(host, job, exports(desired, cards, chosen), told.leader)
@@ -92,7 +92,7 @@ def _job_of_roots(host: Host, told: Told) -> int:
     return told.job
 
 
-def _topology(host: Host, indices: tuple[int, ...]) -> tuple[Desired | None, tuple[Card, ...], tuple[Card, ...]]:
+def _topology(host: Host, told: Told) -> tuple[Desired | None, tuple[Card, ...], tuple[Card, ...]]:
     """Return the desired state, the node's GPUs and those of the job; what cannot be had is None or ()."""
     from mpsfleet.node import config, slurm_order
 
@@ -107,7 +107,10 @@ def _topology(host: Host, indices: tuple[int, ...]) -> tuple[Desired | None, tup
     if isinstance(order, Unreadable):
         _tell(order.reason)
         order = ()
-    return None if mistakes else desired, cards, choose(cards, order, indices)
+    if told.has_minors and order != tuple(range(len(order))):  # else both readings of an index are one
+        _tell("this Slurm sets no SLURM_JOB_GPUS, and gres.conf has the GPUs in another order than their minor numbers")
+        order = ()
+    return None if mistakes else desired, cards, choose(cards, order, told.indices)
 
 
 def _cards(host: Host, desired: Desired | None) -> tuple[Card, ...]:
