@@ -55,6 +55,7 @@ def test_only_a_control_daemon_is_one(zombie: Row, tmp_path: Path) -> None:
     folder = tmp_path / "proc" / str(PID)
     (folder / "fd").mkdir(parents=True)
     fields = " ".join(["1"] * 17)
+    (folder / "comm").write_text("nvidia-cuda-mps\n", encoding="utf-8")
     (folder / "stat").write_text(f"{PID} (nvidia-cuda-mps) {zombie['state']} 1 {fields} 77 0\n", encoding="utf-8")
     (folder / "status").write_text(f"Name:\tnvidia-cuda-mps\nUid:\t{os.geteuid()}\t0\t0\t0\n", encoding="utf-8")
     if zombie["state"] != "Z":  # one that has ended has neither descriptors nor a program

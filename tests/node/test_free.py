@@ -149,6 +149,7 @@ def process(host: Host, pid: int, lock: Path | None, uid: int | None = None) -> 
     folder = Path(host.proc, str(pid))
     (folder / "fd").mkdir(parents=True)
     uid = os.getuid() if uid is None else uid
+    (folder / "comm").write_text("nvidia-cuda-mps\n")
     (folder / "stat").write_text(f"{pid} (nvidia-cuda-mps) S 1 {'0 ' * 40}")
     (folder / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     if lock is not None:

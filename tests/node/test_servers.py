@@ -205,6 +205,7 @@ def process(host: Host, pid: int, ppid: int, program: str, **more: str) -> None:
     held, uid, state = more.get("held", ""), more.get("uid", os.getuid()), more.get("state", "S")
     folder = Path(host.proc, str(pid))
     (folder / "fd").mkdir(parents=True)
+    (folder / "comm").write_text("nvidia-cuda-mps\n")
     (folder / "stat").write_text(f"{pid} (nvidia-cuda-mps) {state} {ppid} {'0 ' * 6}{pid * 10} {'0 ' * 40}")
     (folder / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (folder / "exe").symlink_to(f"/usr/bin/{program}")

@@ -25,8 +25,8 @@ _OTHERS = 0o077
 
 
 def process(host: Host, pid: int) -> Process | None:
-    """Return the process `pid`; None when it has gone. One read of stat, one of the owner of its /proc directory."""
-    return _process(host, str(pid), None)
+    """Return the process `pid`; None when it has gone. One read of its stat, one of its status."""
+    return _process(host, str(pid))
 
 
 def lives(host: Host, pid: int) -> bool:
@@ -35,14 +35,12 @@ def lives(host: Host, pid: int) -> bool:
     return found is not None and found.state not in DONE
 
 
-def _process(host: Host, pid: str, sieve: bytes | None) -> Process | None:
+def _process(host: Host, pid: str) -> Process | None:
     try:
         with open(f"{host.proc}/{pid}/stat", "rb", buffering=0) as stream:
             raw = stream.read(4096)
             head, _, tail = raw.rpartition(b")")
             comm = head[head.index(b"(") + 1 :]
-            if sieve is not None and comm != sieve:
-                return None
             uid = _real_uid(f"{host.proc}/{pid}/status")
     except (OSError, ValueError):  # it ended while we looked
         return None
@@ -62,14 +60,36 @@ def _real_uid(path: str) -> int | None:
 
 
 def named_mps(host: Host) -> tuple[Process, ...] | Unreadable:
-    """Return every process with the kernel name of MPS, control daemons and servers, anybody's."""
+    """Return every process with the kernel name of MPS, control daemons and servers, anybody's.
+
+    Of each other process one small file is opened, `comm`: a node may have 20,000, and `stat` costs five times as much.
+    """
+    sieve = f"{_COMM}\n".encode()
+    at = -1
     try:
-        pids = [each for each in os.listdir(host.proc) if each.isdigit()]
+        at = os.open(host.proc, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        pids = [each for each in os.listdir(at) if each.isdigit() and _comm(at, each) == sieve]
     except OSError as error:
         return Unreadable(f"{host.proc} cannot be listed: {error.strerror}")
-    sieve = _COMM.encode()
-    found = (_process(host, pid, sieve) for pid in pids)
-    return tuple(each for each in found if each is not None)
+    finally:
+        if at >= 0:
+            os.close(at)
+    found = (_process(host, pid) for pid in pids)
+    return tuple(each for each in found if each is not None and each.comm == _COMM)
+
+
+def _comm(at: int, pid: str) -> bytes:
+    """Return the kernel's name of a process and a newline (proc(5), comm), b"" when it has gone."""
+    try:
+        fd = os.open(f"{pid}/comm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 64)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def daemons(host: Host, processes: tuple[Process, ...]) -> tuple[Daemon, ...]:
