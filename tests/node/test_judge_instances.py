@@ -83,6 +83,12 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
         f"was started for {UUIDS[1]}, not for {UUIDS[0]}",
     ),
     (
+        "started for all GPUs where it should have one of two",
+        facts({"gpus": ()}),
+        [("daemon-wrong-gpus", "daemon gpu0")],
+        f"was started for all GPUs of the node, not for {UUIDS[0]}",
+    ),
+    (
         "its environment cannot be read",
         facts({"gpus": Unreadable("no")}),
         [("probe-failed", "daemon gpu0")],
@@ -164,6 +170,39 @@ def test_a_node_without_a_gpu_that_nobody_deployed_to_is_well(outcome: str) -> N
     assert judge(read, Desired(gpus_expected=4)).verdict == "critical"
     assert judge(read._replace(deployed=True), Desired()).verdict == "critical"
     assert judge(read._replace(nvidia=True), Desired()).verdict == "critical"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "code"),
+    [((), "daemon-environment"), (UUIDS[::-1], "daemon-environment"), (UUIDS[:1], "daemon-wrong-gpus"), (UUIDS, "")],
+)
+def test_a_daemon_for_all_gpus_by_another_list_sends_no_job_astray(gpus: tuple[str, ...], code: str) -> None:
+    desired = Desired(memory_limit_mib=8192)
+    cards = assign(desired, BARE)
+    (instance,) = of(desired, cards)
+    at = OBSERVED._replace(instance=instance, said=Answers(100.0, (), (8192, 8192), ""), gpus=gpus)
+
+    report = judge(changed(cards=cards)._replace(instances=(at,)), desired)
+
+    assert [each.code for each in report.findings] == ([code] if code else [])
+    assert all(BY_NAME[each.code].drain is (code == "daemon-wrong-gpus") for each in report.findings)
+
+
+@pytest.mark.parametrize("cards", [None, Unreadable("garbage")])
+def test_without_a_record_no_daemon_is_one_too_many(cards: Unreadable | None) -> None:
+    report = judge(facts(cards=cards)._replace(instances=()), DESIRED)
+
+    assert [each.code for each in report.findings] == ["gpus-unrecorded"]
+
+
+def test_a_daemon_where_none_is_configured_is_told_as_that() -> None:
+    desired = Desired(mps_gpus=("H100",))
+    left = facts(cards=assign(desired, BARE))._replace(instances=())
+
+    report = judge(left, desired)
+
+    assert [each.code for each in report.findings] == ["daemon-duplicate"] * 2
+    assert report.findings[0].message.endswith("serves /run/nvidia-mps/0, and none is configured")
 
 
 def test_a_quiesced_node_is_judged_by_nothing_else() -> None:

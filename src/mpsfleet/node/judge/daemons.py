@@ -5,6 +5,7 @@ A pid is evidence and no part of a sentence: equal sentences of many nodes are o
 
 from __future__ import annotations
 
+from mpsfleet.node.instances import needs_record
 from mpsfleet.node.judge import host, silence
 from mpsfleet.node.model import Answers, Finding, Observed, Peer, Silence, Unreadable, finding
 from mpsfleet.show import show
@@ -18,6 +19,7 @@ _PACKAGE = (
     "install it (Debian: nvidia-cuda-mps; Ubuntu: nvidia-compute-utils-VERSION; RHEL and SLES: nvidia-driver-cuda), "
     "then deploy again"
 )
+_ALL = "all GPUs of the node"
 
 
 def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
@@ -28,6 +30,8 @@ def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
     if isinstance(facts.daemons, Unreadable):
         return (finding("probe-failed", "daemons", f"the processes of the node are not known: {facts.daemons.reason}"),)
     each = tuple(found for at in facts.instances for found in _instance(facts, at))
+    if needs_record(desired) and (facts.cards is None or isinstance(facts.cards, Unreadable)):
+        return ()  # which daemons there should be is not known, and told so (gpus-unrecorded): none is one too many
     return (*each, *_duplicates(facts))
 
 
@@ -87,19 +91,28 @@ def _serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding, ..
         return (_silent(at, serving, at.said),)
     if hijacked:
         return ()
-    return (*_as_user(at, serving), *_devices(at, serving))
+    return (*_as_user(at, serving), *_devices(facts, at, serving))
 
 
-def _devices(at: Observed, serving: Daemon) -> tuple[Finding, ...]:
+def _devices(facts: Facts, at: Observed, serving: Daemon) -> tuple[Finding, ...]:
     """Compare the GPUs a daemon was started with: with others, its jobs land on GPUs that are not theirs."""
     if at.gpus is None or at.gpus == at.instance.gpus:
         return ()
     if isinstance(at.gpus, Unreadable):
         message = f"which GPUs the control daemon was started for is not known: {at.gpus.reason}"
         return (finding("probe-failed", at.instance.subject, message),)
-    now = ", ".join(show(each, 50) for each in at.gpus) or "all GPUs of the node"
-    message = f"the control daemon of {at.pipe.path} was started for {now}, not for {', '.join(at.instance.gpus)}"
+    now, wanted = (", ".join(show(each, 50) for each in gpus) or _ALL for gpus in (at.gpus, at.instance.gpus))
+    message = f"the control daemon of {at.pipe.path} was started for {now}, not for {wanted}"
+    if _named(facts, at.gpus) == _named(facts, at.instance.gpus):  # an order of its own changes nothing for jobs
+        message += ", which are the same"
+        return (finding("daemon-environment", at.instance.subject, message, pid=serving.process.pid),)
     return (finding("daemon-wrong-gpus", at.instance.subject, message, pid=serving.process.pid),)
+
+
+def _named(facts: Facts, uuids: tuple[str, ...]) -> set[str]:
+    """Return the GPUs that a daemon's list stands for: an empty one for all that the deploy recorded."""
+    recorded = () if facts.cards is None or isinstance(facts.cards, Unreadable) else facts.cards
+    return set(uuids) or {each.uuid for each in recorded}
 
 
 def _not_serving(facts: Facts, at: Observed, *, hijacked: bool) -> tuple[Finding, ...]:
@@ -193,11 +206,9 @@ def _duplicates(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _elsewhere(other: Daemon, facts: Facts) -> Finding:
-    configured = ", ".join(facts.directories()) or "none"
-    message = (
-        f"another control daemon of root's serves {show(other.directory)} beside the configured {configured}, "
-        "on the same GPUs"
-    )
+    configured = ", ".join(facts.directories())
+    message = f"another control daemon of root's serves {show(other.directory)}"
+    message += f" beside the configured {configured}, on the same GPUs" if configured else ", and none is configured"
     remedy = "Stop what starts it, or end it with `mpsfleet node reset --others` on the drained node."
     return _duplicate(other, message)._replace(remedy=remedy)
 
