@@ -28,13 +28,12 @@ pinned_memory_limit = "512M"
 client_priority = 1
 """
 SERVED = ("0", "1", "3")
-UNSUPPORTED = {"memory-limit-unsupported", "priority-differs"}  # by 470
 
 
 def apply(fleet: Fleet, config: str | None = None) -> str:
     words = ("mpsfleet", "node", "apply", *(("--config", "-") if config else ()))
     done = fleet.cluster.exec(NODE, words, stdin=config or "")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, 1 if fleet.unsupported else 0), done.stdout + done.stderr  # 1: the audit warns
     return done.stdout
 
 
@@ -79,9 +78,8 @@ def ask(fleet: Fleet, gpu: str, words: str) -> str:
 
 
 def is_well(fleet: Fleet) -> bool:
-    """Return whether the audit finds nothing but, on 470, that this driver's MPS knows no such settings."""
-    told = ask(fleet, "3", "get_default_device_pinned_mem_limit 0").startswith("Unknown command")
-    return fleet.codes(NODE) == (UNSUPPORTED if told else set())
+    """Return whether the audit finds nothing but settings that this MPS does not know."""
+    return fleet.codes(NODE) == fleet.unsupported
 
 
 @pytest.mark.smoke
@@ -103,11 +101,11 @@ def test_one_daemon_is_wedged_and_reset_while_the_others_serve_on(drained: Fleet
     before = pids(drained)
     drained.cluster.must(NODE, "kill", "-STOP", str(before["1"]))
 
-    (finding,) = drained.audit(NODE)[0]["findings"]
+    (finding,) = (each for each in drained.audit(NODE)[0]["findings"] if each["code"] not in drained.unsupported)
     done = drained.cluster.exec(NODE, ("mpsfleet", "node", "reset", "--gpu", "1"))
 
     assert (finding["code"], finding["subject"]) == ("daemon-wedged", "daemon gpu1")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == bool(drained.unsupported), done.stdout + done.stderr
     after = pids(drained)
     assert after["1"] != before["1"]
     assert {each: after[each] for each in ("0", "3")} == {each: before[each] for each in ("0", "3")}
@@ -130,7 +128,7 @@ def test_sockets_of_another_gpu_at_a_gpus_name_never_let_a_reset_end_that_gpus_d
     done = drained.cluster.exec(NODE, ("mpsfleet", "node", "reset", "--gpu", "1"))
 
     assert ("socket-hijacked", "/run/nvidia-mps/1/control") in codes
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == bool(drained.unsupported), done.stdout + done.stderr
     assert pids(drained)["0"] == before["0"]
     assert pids(drained)["1"] != before["1"]
     assert is_well(drained)
@@ -204,4 +202,4 @@ def test_a_change_of_directories_waits_for_a_free_node_and_then_converges(per_gp
     ) in waiting.stdout
     assert untouched == before
     assert directories == []
-    assert codes <= UNSUPPORTED, codes
+    assert codes == per_gpu.unsupported

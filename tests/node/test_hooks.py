@@ -418,7 +418,7 @@ def test_the_shell_passes_on_only_what_is_read_and_ends_with_0(tmp_path: Path) -
     words, *variables = called.splitlines()
     assert words == "node hook prolog"
     names = {each.partition("=")[0] for each in variables} - {"PWD", "_", "SHLVL"}  # the stand-in's own shell
-    assert names == {*MPS, "SLURM_HET_JOB_ID"}
+    assert names == {*MPS, "SLURM_HET_JOB_ID", "CUDA_VISIBLE_DEVICES"}
     assert f"SLURM_JOB_GPUS={hostile['SLURM_JOB_GPUS']}" in variables
 
 

@@ -29,9 +29,10 @@ def _call(hook: str, *names: str) -> str:
     return f"/usr/bin/env -i {passed} \\\n    {program} </dev/null\nexit 0\n"
 
 
+_HAS_GPUS = f"""[ -n "${told.GPUS}${told.PERCENTAGE}" ] || case "${told.VISIBLE}" in [0-9]*) ;; *)"""
 _PROLOG = f"""\
-{_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || exit 0
-{_call("prolog", told.JOB, told.LEADER, told.UID, told.GPUS, told.PERCENTAGE)}"""
+{_HEAD}{_HAS_GPUS} exit 0 ;; esac
+{_call("prolog", told.JOB, told.LEADER, told.UID, told.GPUS, told.PERCENTAGE, told.VISIBLE)}"""
 
 _EPILOG = f"""\
 {_HEAD}[ -n "${told.GPUS}${told.PERCENTAGE}" ] || [ -e "{jobs.DIRECTORY}/${told.JOB}" ] || exit 0
