@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpsfleet.node import daemon, hooks, instances, probe, slurm_order, topology
+from mpsfleet.node import daemon, hooks, instances, probe, recording, slurm_order, topology
 from mpsfleet.node.cards import Card
 from mpsfleet.node.desired import DEFAULT_DIRECTORY, SOCKET_PATH_LIMIT, Desired, parse
 from mpsfleet.node.host import Host
-from mpsfleet.node.model import Unreadable
+from mpsfleet.node.model import Gpu, Gpus, Unreadable
 from mpsfleet.node.probe import mps
 
 if TYPE_CHECKING:
@@ -84,6 +84,15 @@ def test_node_toml_tells_what_cannot_work(node_toml: Row) -> None:
     _, mistakes = parse("\n".join(("schema = 1", "[mps]", *lines)))
     assert len(mistakes) == ("mistake" in node_toml)
     assert node_toml.get("mistake", "") in " ".join(map(str, mistakes))
+
+
+def test_a_deploy_refuses_what_driver_and_gpus_cannot_do(deploy: Row) -> None:
+    desired, mistakes = parse(f"schema = 1\n[mps]\n{deploy['text']}\n")
+    assert mistakes == ()
+    row = Gpu("0", "GPU-0", "00000000:3B:00.0", deploy["model"], deploy["driver"], "Default", "16384 MiB", "[N/A]")
+    found = recording.find(desired, Gpus((row,), "ok", rc=0, driver=deploy["driver"]), {"GPU-0": 0}, ())
+    assert (found.problem is not None) == ("refused" in deploy)
+    assert deploy.get("refused", "") in str(found.problem)
 
 
 @settings(max_examples=100, deadline=None)

@@ -25,7 +25,7 @@ COLLECTION = Path(__file__).resolve().parents[2] / "ansible_collections" / "mpsf
 ROLES = COLLECTION / "roles"
 PROSE = {"source", "evidence", "about", "left_out", "not_shown"}
 NOT_SHOWN: set[str] = set()  # cases that nothing here can show
-IN_PART = {"A08", "C06", "D01", "D09", "D14", "D21", "E24", "J11", "J16"}  # `left_out` says which part, and why
+IN_PART = {"A08", "C06", "D01", "D09", "D14", "D21", "J11", "J16"}  # `left_out` says which part, and why
 IDS = (
     "A08 A20 C01 C02 C05 C06 D01 D02 D03 D04 D05 D07 D08 D09 D10 D11 D13 D14 D16 D18 D19 D20 D21 E02 E14 E22 E24 E26 G13 "
     "J01 J02 J03 J04 J05 J06 J07 J08 J10 J11 J12 J14 J15 J16 J17"
@@ -43,9 +43,16 @@ SET: dict[str, Any] = {
     "mps_active_thread_percentage": "50",
     "mps_pinned_memory_limit": "8G",
     "mps_client_priority": 1,
+    "mps_multi_user": True,
     "mps_compute_mode": "exclusive_process",
     "mps_shares": [
-        {"gpus": [1], "active_thread_percentage": 25, "pinned_memory_limit": "4G", "client_priority": 0},
+        {
+            "gpus": [1],
+            "active_thread_percentage": 25,
+            "pinned_memory_limit": "4G",
+            "client_priority": 0,
+            "multi_user": False,
+        },
     ],
     "mps_gpus_expected": 2,
     "mps_audit_minutes": 15,
@@ -65,7 +72,8 @@ ASKED = Desired(
     active_thread_percentage=50.0,
     memory_limit_mib=8192,
     client_priority=1,
-    shares=(Share((1,), 25.0, 4096, 0),),
+    multi_user=True,
+    shares=(Share((1,), 25.0, 4096, 0, multi_user=False),),
     mps_gpus=(0, "A100"),
     compute_mode="exclusive_process",
     gpus_expected=2,
@@ -109,7 +117,16 @@ def test_every_key_of_node_toml_is_a_variable_of_the_role(monkeypatch: pytest.Mo
 
 
 def test_a_variable_that_is_left_empty_is_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    optional = ("daemons", "gpus", "pinned_memory_limit", "client_priority", "compute_mode", "shares", "gpus_expected")
+    optional = (
+        "daemons",
+        "gpus",
+        "pinned_memory_limit",
+        "client_priority",
+        "multi_user",
+        "compute_mode",
+        "shares",
+        "gpus_expected",
+    )
     more = ("audit_minutes", "slurm_cluster")
     plain = {**read("mps/defaults/main.yml"), "mps_slurm_node_name": "n1"}
     for empty in ("", None):

@@ -93,6 +93,12 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
         "it logs in NVIDIA's default directory",
     ),
     (
+        "serves all users at once",
+        on_host(of(own=OWN._replace(environment=(*OWN.environment, ("MPSFLEET_MULTI_USER", "1"))))),
+        [("daemon-environment", "node")],
+        "it serves all users, not one user at a time",
+    ),
+    (
         "unit file missing",
         with_files(Drift("/etc/systemd/system/nvidia-mps.service", "missing")),
         [("unit-missing", "node")],

@@ -99,6 +99,27 @@ def test_a_gpu_in_mig_mode_is_refused_where_it_is_named_and_left_alone_where_all
     assert instance.gpus == tuple(each.uuid for each in FOUR[1:])
 
 
+def test_a_server_for_all_users_is_refused_where_driver_or_gpu_cannot_have_one() -> None:
+    asked = Desired(daemons="gpu", shares=(Share((0, 1), multi_user=True),))
+    new, old = seen(*FOUR)._replace(driver="580.95.05"), seen(*FOUR)._replace(driver="550.163.01")
+    pascal = new._replace(gpus=(FOUR[0], FOUR[1]._replace(name="Tesla P100-PCIE-16GB"), *FOUR[2:]))
+
+    assert [each.multi_user for each in instances(asked, deployed(asked, gpus=new)).values()] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert deployed(asked, gpus=new).problem is None
+    assert "multi_user needs driver 580 or later, and this node has 550.163.01" in str(
+        deployed(asked, gpus=old).problem
+    )
+    assert "leave GPU 1 out of it" in str(deployed(asked, gpus=pascal).problem)
+    assert deployed(PER_GPU, gpus=old).problem is None
+    nobody = Gpus((), "timeout", driver="550.163.01")
+    assert "multi_user needs driver 580" in str(deployed(Desired(multi_user=True), gpus=nobody).problem)
+
+
 def test_a_compute_mode_is_remembered_and_put_back_when_it_is_asked_for_no_more() -> None:
     exclusive = Desired(daemons="gpu", compute_mode="exclusive_process")
     before = deployed(exclusive).known

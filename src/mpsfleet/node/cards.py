@@ -21,6 +21,9 @@ SCHEMA = 1
 if TYPE_CHECKING:
     Selector = Union[int, str]
 _MIG_ON = "enabled"
+# Models of compute capability below 7.0, as nvidia-smi names them
+_BEFORE_VOLTA = ("P100", "P40", "P4", "P6", "M60", "M40", "M10", "M6", "M4", "K80", "K40", "K20", "K10", "K520")
+_FAMILIES_BEFORE_VOLTA = ("GTX 10", "GTX 9", "GTX 7", "TITAN X", "QUADRO P", "QUADRO M", "QUADRO K")
 
 
 class Card(NamedTuple):
@@ -39,6 +42,12 @@ class Card(NamedTuple):
     def is_mig(self) -> bool:
         """Whether the GPU is split into MIG devices."""
         return self.mig.lower() == _MIG_ON
+
+
+def is_before_volta(name: str) -> bool:
+    """Return whether a model, by its name in nvidia-smi, has a compute capability below 7.0."""
+    words = {part for word in name.upper().split() for part in word.split("-")}
+    return not words.isdisjoint(_BEFORE_VOLTA) or any(each in name.upper() for each in _FAMILIES_BEFORE_VOLTA)
 
 
 def text(cards: tuple[Card, ...]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.errors import MpsfleetError, NotInEffect
 from mpsfleet.node.host import children, files, processes
+from mpsfleet.node.host_facts import MULTI_USER
 from mpsfleet.node.model import Answers, Daemon, Directory, Unreadable, serving
 from mpsfleet.node.probe import directories, mps, probe_user, procfs
 from mpsfleet.show import show
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mpsfleet.node.instances import Instance
 
 FIFO_MODE = 0o622  # clients write their lines; nobody but root reads them away
+_MULTI_USER_OPTION = "-multiuser-server"  # as of driver 580; 550 does not start with it
 _SETTLE_S = 10.0
 _PAUSE_S = 0.05
 _PID_DIGITS = 7  # pid_max is 4194304 at most (proc_sys_kernel(5))
@@ -29,13 +31,17 @@ _SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv")
 
 
 def environment(host: Host, instance: Instance) -> tuple[tuple[str, str], ...]:
-    """Return the daemon's whole environment. Servers are found through PATH; the percentage is there from the start."""
+    """Return the daemon's whole environment. Servers are found through PATH; the percentage is there from the start.
+
+    The last variable is our own: an audit reads it beside the others, and so knows which option the daemon was given.
+    """
     return (
         *children.ENVIRONMENT,
         ("CUDA_MPS_PIPE_DIRECTORY", host.path(instance.pipe_directory)),
         ("CUDA_MPS_LOG_DIRECTORY", host.path(instance.log_directory)),
         ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", f"{instance.active_thread_percentage:g}"),
         *((("CUDA_VISIBLE_DEVICES", ",".join(instance.gpus)),) if instance.gpus else ()),
+        *(((MULTI_USER, "1"),) if instance.multi_user else ()),
     )
 
 
@@ -51,7 +57,8 @@ def become(host: Host, desired: Desired, instance: Instance) -> None:
         output = files.open_log(fd, "control.log")
     except OSError as error:
         raise MpsfleetError(f"{instance.log_directory}/control.log cannot be opened: {error.strerror}") from None
-    processes.become((binary, "-f"), environment(host, instance), output)
+    options = ("-f", _MULTI_USER_OPTION) if instance.multi_user else ("-f",)
+    processes.become((binary, *options), environment(host, instance), output)
 
 
 def settle(host: Host, desired: Desired, instance: Instance, main_pid: str = "") -> str | None:

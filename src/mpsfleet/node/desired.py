@@ -28,6 +28,7 @@ class Share(NamedTuple):
     active_thread_percentage: float | None = None
     memory_limit_mib: int | None = None
     client_priority: int | None = None
+    multi_user: bool | None = None
 
 
 class Desired(NamedTuple):
@@ -41,6 +42,7 @@ class Desired(NamedTuple):
     active_thread_percentage: float = 100.0
     memory_limit_mib: int = 0  # device memory a client may pin, of each GPU; 0: no limit
     client_priority: int = 0  # 0 normal, 1 below normal
+    multi_user: bool = False  # one server for the clients of all users; drivers from 580 on
     shares: tuple[Share, ...] = ()
     mps_gpus: tuple[int | str, ...] = ()  # indices, UUIDs, parts of a model's name; (): all
     compute_mode: str = ""  # "default" | "exclusive_process"; "": left as it is
@@ -80,6 +82,7 @@ _KEYS: dict[str, dict[str, _Key]] = {
         "active_thread_percentage": _Key("active_thread_percentage", "percentage"),
         "pinned_memory_limit": _Key("memory_limit_mib", "memory"),
         "client_priority": _Key("client_priority", "priority"),
+        "multi_user": _Key("multi_user", "flag"),
     },
     "gpus": {
         "mps": _Key("mps_gpus", "selectors or all"),
@@ -106,6 +109,7 @@ _SHARE: dict[str, _Key] = {
     "active_thread_percentage": _KEYS["mps"]["active_thread_percentage"],
     "pinned_memory_limit": _KEYS["mps"]["pinned_memory_limit"],
     "client_priority": _KEYS["mps"]["client_priority"],
+    "multi_user": _KEYS["mps"]["multi_user"],
 }
 _LONGEST_INDEX = 5  # characters that "_" and a GPU's index add to a pipe directory
 
@@ -215,9 +219,13 @@ class _Reading:
             sentence = "[mps] log_directory must differ from every pipe directory and lie in none"
             self.wrong("mps", "log_directory", sentence, [])
         if desired.daemons == "node" and any(
-            each.active_thread_percentage is not None or each.client_priority is not None for each in desired.shares
+            (each.active_thread_percentage, each.client_priority, each.multi_user) != (None, None, None)
+            for each in desired.shares
         ):
-            sentence = 'a [[share]] of thread percentage or priority needs a daemon for each GPU: [mps] daemons = "gpu"'
+            sentence = (
+                "a [[share]] of thread percentage, priority or multi_user needs a daemon for each GPU: "
+                '[mps] daemons = "gpu"'
+            )
             self.wrong("share", "", sentence, [])
 
     def wrong(self, table: str, key: str, sentence: str, known: list[str], nth: int = 1) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 STARTING = ("start-pre", "start", "start-post")  # substates of a service on its way up (systemd.service(5))
 PRIVATE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108  # what a job or a service may have of its own
 TIMER = "mpsfleet-audit.timer"
+MULTI_USER = "MPSFLEET_MULTI_USER"  # in the environment of a daemon that we start with that option
 
 
 class Unit(NamedTuple):

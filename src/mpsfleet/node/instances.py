@@ -30,6 +30,7 @@ class Instance(NamedTuple):
     active_thread_percentage: float
     memory_limits_mib: tuple[int, ...] = ()  # per GPU of `gpus`, in MiB; 0 for none; () where none is asked for
     client_priority: int = 0
+    multi_user: bool = False
 
     @property
     def subject(self) -> str:
@@ -91,6 +92,7 @@ def _node_wide(desired: Desired) -> Instance:
         desired.log_directory,
         desired.active_thread_percentage,
         client_priority=desired.client_priority,
+        multi_user=desired.multi_user,
     )
 
 
@@ -106,6 +108,7 @@ def _of_cards(desired: Desired, name: str, cards: tuple[Card, ...]) -> Instance:
         first.active_thread_percentage,
         limits if any(limits) else (),
         first.client_priority,
+        first.multi_user,
     )
 
 
@@ -113,11 +116,14 @@ class _Terms(NamedTuple):
     active_thread_percentage: float
     memory_limit_mib: int
     client_priority: int
+    multi_user: bool
 
 
 def _share(desired: Desired, card: Card) -> _Terms:
     """Return the settings for one GPU: the node's own, over which each matching share lays what it names."""
-    terms = _Terms(desired.active_thread_percentage, desired.memory_limit_mib, desired.client_priority)
+    terms = _Terms(
+        desired.active_thread_percentage, desired.memory_limit_mib, desired.client_priority, desired.multi_user
+    )
     for each in desired.shares:
         if is_selected(card, each.gpus):
             terms = _Terms(
@@ -126,6 +132,7 @@ def _share(desired: Desired, card: Card) -> _Terms:
                 else each.active_thread_percentage,
                 terms.memory_limit_mib if each.memory_limit_mib is None else each.memory_limit_mib,
                 terms.client_priority if each.client_priority is None else each.client_priority,
+                terms.multi_user if each.multi_user is None else each.multi_user,
             )
     return terms
 

@@ -8,6 +8,7 @@ from mpsfleet.node import files
 from mpsfleet.node.actions import Action, Kind
 from mpsfleet.node.extras import UNITS as EXTRA_UNITS
 from mpsfleet.node.extras import every_path as extra_paths
+from mpsfleet.node.host_facts import MULTI_USER
 from mpsfleet.node.judge.directories import MODE
 from mpsfleet.node.judge.gpus import is_mode
 from mpsfleet.node.judge.limits import is_as_wanted, size
@@ -123,6 +124,9 @@ def _moved(state: UnitState, instance: Instance, facts: Facts) -> str | None:
     known = None if at is None or isinstance(at.gpus, Unreadable) else at.gpus
     if known is not None and known != instance.gpus:
         return "it was started for other GPUs"
+    own = None if at is None or at.state is None or isinstance(at.state.own, Unreadable) else at.state.own
+    if own is not None and bool(own.variable(MULTI_USER)) != instance.multi_user:
+        return "it serves one user at a time" if instance.multi_user else "it serves all users at once"
     return None
 
 

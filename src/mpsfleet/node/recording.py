@@ -13,7 +13,11 @@ from mpsfleet.node import cards, instances
 if TYPE_CHECKING:
     from mpsfleet.node.cards import Card
     from mpsfleet.node.desired import Desired
+    from mpsfleet.node.instances import Instance
     from mpsfleet.node.model import Gpus
+
+
+_FIRST_MULTI_USER = 580
 
 
 class Found(NamedTuple):
@@ -49,11 +53,14 @@ def find(desired: Desired, gpus: Gpus, minors: dict[str, int], before: tuple[Car
         for each in merged
         if each.uuid in old and old[each.uuid].compute_mode and not each.compute_mode
     )
-    return Found(merged, cards.text(merged), _mig(desired, now), (), before, restored)
+    problem = _mig(desired, now) or _multi_user(instances.of(desired, merged), merged, gpus.driver)
+    return Found(merged, cards.text(merged), problem, (), before, restored)
 
 
 def _unread(desired: Desired, gpus: Gpus, before: tuple[Card, ...]) -> Found:
     known = instances.assign(desired, before) or None
+    if problem := _multi_user(instances.of(desired, known), known or (), gpus.driver):
+        return Found(None, None, problem)
     if known is None and instances.needs_record(desired):
         why = gpus.detail or f"nvidia-smi: {gpus.outcome}"
         if gpus.outcome == "ok":
@@ -76,6 +83,21 @@ def _before(desired: Desired, card: Card, old: dict[str, Card], mode: str) -> st
         return ""
     remembered = old[card.uuid].compute_mode if card.uuid in old else ""
     return remembered or (mode if mode.lower() != desired.compute_mode else "")
+
+
+def _multi_user(asked: tuple[Instance, ...], found: tuple[Card, ...], driver: str) -> str | None:
+    """Return what forbids a server for all users: the driver, or a GPU on which only root could compute then."""
+    names = {each.name for each in asked if each.multi_user}
+    major = driver.partition(".")[0]
+    if names and major.isdigit() and int(major) < _FIRST_MULTI_USER:
+        return (
+            f"multi_user needs driver {_FIRST_MULTI_USER} or later, and this node has {driver}; take it out of "
+            "node.toml (mps_multi_user), or upgrade the driver"
+        )
+    old = ", ".join(str(each.index) for each in found if each.instance in names and cards.is_before_volta(each.name))
+    if old:
+        return f"multi_user needs GPUs of compute capability 7.0 or later; leave GPU {old} out of it (mps_shares)"
+    return None
 
 
 def _mig(desired: Desired, now: tuple[Card, ...]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpsfleet.node.cards import is_before_volta
 from mpsfleet.node.judge.words import numbers, plural
 from mpsfleet.node.model import Finding, Unreadable, finding
 from mpsfleet.node.servers_facts import asked_for_mps, bypassing
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 _MOST, _MOST_BEFORE_VOLTA = 48, 16  # clients of a server on a GPU: compute capability 7.0 and later, and before
 _SPARE = 2  # clients that are still taken when it is told, at least; else a tenth
-# Models of compute capability below 7.0, as nvidia-smi names them
-_BEFORE_VOLTA = ("P100", "P40", "P4", "P6", "M60", "M40", "M10", "M6", "M4", "K80", "K40", "K20", "K10", "K520")
-_FAMILIES_BEFORE_VOLTA = ("GTX 10", "GTX 9", "GTX 7", "TITAN X", "QUADRO P", "QUADRO M", "QUADRO K")
 
 
 def judge(facts: Facts, desired: Desired) -> tuple[Finding, ...]:
@@ -40,7 +38,7 @@ def _waiting(at: Observed, server: Server, read: Servers) -> tuple[Finding, ...]
     clients = f"{len(waiting)} client{plural(len(waiting))} of user{plural(len(users))} {numbers(users)}"
     message = (
         f"{clients} wait{'s' if len(waiting) == 1 else ''} behind the MPS server of user {server.process.uid} "
-        f"under {at.pipe.path}: a daemon serves one user at a time"
+        f"under {at.pipe.path}{'' if at.instance.multi_user else ': a daemon serves one user at a time'}"
     )
     return (
         finding(
@@ -69,12 +67,7 @@ def _near_limit(facts: Facts, at: Observed, server: Server) -> tuple[Finding, ..
 def most_clients(facts: Facts, at: Observed) -> int:
     """Return how many clients a server of this daemon takes: the fewest that one of its GPUs allows."""
     ours = [each for each in facts.gpus.gpus if not at.instance.gpus or each.uuid in at.instance.gpus]
-    return _MOST_BEFORE_VOLTA if any(_is_before_volta(each.name) for each in ours) else _MOST
-
-
-def _is_before_volta(name: str) -> bool:
-    words = {part for word in name.upper().split() for part in word.split("-")}
-    return not words.isdisjoint(_BEFORE_VOLTA) or any(each in name.upper() for each in _FAMILIES_BEFORE_VOLTA)
+    return _MOST_BEFORE_VOLTA if any(is_before_volta(each.name) for each in ours) else _MOST
 
 
 def _strays(at: Observed, server: Server, read: Servers) -> tuple[Finding, ...]:

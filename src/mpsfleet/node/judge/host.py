@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpsfleet.node.files import UNIT_PATHS, unit_path
-from mpsfleet.node.host_facts import TIMER
+from mpsfleet.node.host_facts import MULTI_USER, TIMER
 from mpsfleet.node.model import Answers, Finding, Unreadable, UserView, finding
 from mpsfleet.show import show
 
@@ -112,13 +112,19 @@ def _process(facts: Facts, at: Observed) -> tuple[Finding, ...]:
 
 def _environment(at: Observed, own: Own, who: str, pid: int) -> tuple[Finding, ...]:
     """Compare the log directory; the pipe directory is where its files are found, and the GPUs are judged beside it."""
+    subject, found = at.instance.subject, []
     logs = own.variable("CUDA_MPS_LOG_DIRECTORY")
     wanted = at.instance.log_directory
-    if logs.rstrip("/").endswith(wanted):  # below a root of its own, in a simulated node
-        return ()
-    where = show(logs, 80) if logs else "NVIDIA's default directory"
-    message = f"{who} was started with other settings: it logs in {where}, not in {wanted}"
-    return (finding("daemon-environment", at.instance.subject, message, pid=pid, log_directory=logs),)
+    if not logs.rstrip("/").endswith(wanted):  # below a root of its own, in a simulated node
+        where = show(logs, 80) if logs else "NVIDIA's default directory"
+        message = f"{who} was started with other settings: it logs in {where}, not in {wanted}"
+        found.append(finding("daemon-environment", subject, message, pid=pid, log_directory=logs))
+    if bool(own.variable(MULTI_USER)) != at.instance.multi_user:
+        ways = ("all users", "one user at a time")
+        now, asked = reversed(ways) if at.instance.multi_user else ways
+        message = f"{who} was started with other settings: it serves {now}, not {asked}"
+        found.append(finding("daemon-environment", subject, message, pid=pid))
+    return tuple(found)
 
 
 def _timer(host: HostState) -> tuple[Finding, ...]:

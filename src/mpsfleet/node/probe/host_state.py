@@ -10,7 +10,7 @@ import os
 import time
 
 from mpsfleet.node.host import children, files
-from mpsfleet.node.host_facts import Holder, Own, Volume
+from mpsfleet.node.host_facts import MULTI_USER, Holder, Own, Volume
 from mpsfleet.node.model import Unreadable
 from mpsfleet.node.probe import procfs
 
@@ -47,7 +47,7 @@ def read_apart(daemons: tuple[Daemon, ...] | Unreadable, host: Host) -> children
 def _read(host: Host, pid: int) -> list[object]:
     try:
         program = os.readlink(f"{host.proc}/{pid}/exe")
-        found = procfs.environment(host, pid, (PIPE, LOG, DEVICES, PERCENTAGE, JOB))
+        found = procfs.environment(host, pid, (PIPE, LOG, DEVICES, PERCENTAGE, JOB, MULTI_USER))
     except OSError as error:
         return [pid, "", {}, error.strerror or "gone"]
     return [pid, program, {name: value[:_VALUE_CAP] for name, value in found.items()}, ""]
