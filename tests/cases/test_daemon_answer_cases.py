@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mpsfleet.node.cards import Card
 from mpsfleet.node.desired import Desired
 from mpsfleet.node.host.children import Answer
+from mpsfleet.node.host_facts import InstanceState, Volume
 from mpsfleet.node.instances import of
 from mpsfleet.node.judge import judge
 from mpsfleet.node.model import Answers, Directory, Facts, Gpus, Peer, Report, Silence
@@ -115,6 +116,13 @@ def test_a_node_is_found_as_the_case_says(audited: Row) -> None:
     assert all(audited.get("says", "") in each.message for each in found)
     assert all(each.severity == audited.get("severity", each.severity) for each in found)
     assert all(each.origin == audited.get("origin", each.origin) for each in found)
+
+
+def test_a_pipe_directory_is_one_nodes_own(volumes: Row) -> None:
+    for kind in volumes["kinds"]:
+        state = InstanceState(pipe=Volume(1 << 30, 1 << 20, kind), log=Volume(1 << 30, 1 << 20, kind))
+        found = judge(build.changed(state=state), build.DESIRED).findings
+        assert [each.code for each in found] == volumes["finds"], kind
 
 
 @settings(max_examples=300, deadline=None)
