@@ -11,6 +11,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "src"))
 import command_line  # noqa: E402  needs the path above
+import findings  # noqa: E402  needs the path above
 import report_schema  # noqa: E402  needs the path above
 from mpsfleet.codes import CODES, RESET, Code  # noqa: E402  needs the path above
 from mpsfleet.sim.faults import FAULTS, Fault  # noqa: E402  needs the path above
@@ -23,7 +24,7 @@ CODES_HEAD = f"""\
 
 Written by `./dev docs` from `src/mpsfleet/codes.py`. At a prompt, `mpsfleet explain CODE` says the same; it also takes
 a drain reason as `sinfo -R` shows it. A drain reason reads `mpsfleet: CODE` or `mpsfleet: CODE gpuN`;
-`mpsfleet: {RESET}` is a planned reset.
+`mpsfleet: {RESET}` is a planned reset. Each code has [a page of its own](../findings/index.md).
 
 Severity: *critical*: jobs fail, or the node is unsafe; *unknown*: could not be asked, which is never taken for healthy
 or for broken; *warn*: jobs run. Cause: *node*, *user* (what a user does), or *either*. Only a critical finding that the
@@ -91,11 +92,13 @@ def main(words: list[str]) -> int:
 
 
 def check() -> int:
-    """Say which pages are not what the sources say; returns 1 where there is one."""
+    """Say which pages are not what the sources say, and what a code lacks; returns 1 where there is one."""
     stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         sys.stderr.write(f"docs: {path.relative_to(REPOSITORY)} is not current; run `./dev docs --pages`.\n")
-    return int(bool(stale))
+    problems = findings.problems()
+    sys.stderr.writelines(f"docs: {each}\n" for each in problems)
+    return int(bool(stale or problems))
 
 
 def pages() -> dict[Path, str]:
@@ -109,12 +112,14 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "outcome.schema.json": report_schema.text(report_schema.outcome()),
         DOCS / "man" / "mpsfleet.8": command_line.manual(),
         DOCS / "completion" / "mpsfleet.bash": command_line.completion(),
+        **findings.pages(),
     }
 
 
 def _row(code: Code) -> str:
     drains = "no" if not code.drain else ("yes" if code.origin == "node" else "if shown")
-    return f"| `{code.code}` | {code.severity} | {code.origin} | {drains} | {code.meaning} | {code.remedy} |\n"
+    name = f"[`{code.code}`](../findings/{code.code}.md)"
+    return f"| {name} | {code.severity} | {code.origin} | {drains} | {code.meaning} | {code.remedy} |\n"
 
 
 def _fault_row(fault: Fault) -> str:

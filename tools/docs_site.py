@@ -19,6 +19,7 @@ import tomli
 
 import collection
 from mpsfleet import __version__
+from mpsfleet.codes import CODES
 from outcome import REPOSITORY
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ NAVIGATION = (
         (
             "how-to/deploy",
             "how-to/gpus",
-            "how-to/gpus",
             "how-to/tell-slurm",
             "how-to/audit",
             "how-to/reset",
@@ -83,6 +83,7 @@ NAVIGATION = (
         ),
         may_lack=("compatibility", "simulator-contract"),
     ),
+    Section("Findings", ("findings/index",)),
     Section("Explanation", ("explanation/safety", "explanation/facts", "decisions/index")),
     Section("Project", ("changelog",)),
 )
@@ -152,6 +153,8 @@ def gather(target: Path) -> None:
     decisions = sorted(path.stem for path in (target / "decisions").glob("[0-9]*.md"))
     with (target / "decisions" / "index.md").open("a", encoding="utf-8") as index:
         index.write(toctree(decisions))
+    with (target / "findings" / "index.md").open("a", encoding="utf-8") as index:
+        index.write(toctree([each.code for each in CODES]))
 
 
 def lacks(source: Path, page: str, section: Section) -> bool:

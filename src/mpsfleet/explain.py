@@ -51,6 +51,7 @@ def _text(code: Code) -> str:
         f"  caused by: {_ORIGINS[code.origin]}\n"
         f"  drains:    {_drain(code, certain=drains)}\n"
         f"  remedy:    {code.remedy}\n"
+        f"  page:      docs/findings/{code.code}.md\n"
     )
 
 

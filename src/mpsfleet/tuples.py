@@ -1,7 +1,7 @@
 """NamedTuple for a node's healthy path: typing's own to a type checker, and far cheaper to define when it runs.
 
 An audit defines some sixty of these classes. typing's NamedTuple compiles every annotation and a constructor for each
-class, and typing itself has to be loaded first: together a third of an audit's own time (docs/explanation/cost.md).
+class, and typing itself has to be loaded first: together a third of the time of the program itself in an audit.
 Here a class keeps its body's annotations as text and shares one constructor, so nothing is compiled.
 """
 

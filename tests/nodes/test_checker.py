@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+from pathlib import Path
 from typing import Any, Callable
 
 import checker
@@ -218,7 +219,7 @@ def inode_twice(answers: Any, _: Any) -> None:
 
 
 def path_of_a_person(answers: Any, _: Any) -> None:
-    answers["steps.scontrol"] = ["/".join(("", "home", "somebody", "bin", "scontrol"))]
+    answers["steps.scontrol"] = [str(Path("/", "home", "somebody", "bin", "scontrol"))]
 
 
 def strange_question(answers: Any, _: Any) -> None:
