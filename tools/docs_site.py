@@ -84,7 +84,7 @@ NAVIGATION = (
         may_lack=("compatibility", "simulator-contract"),
     ),
     Section("Findings", ("findings/index",)),
-    Section("Explanation", ("explanation/safety", "explanation/facts", "decisions/index")),
+    Section("Explanation", ("explanation/safety", "explanation/facts", "explanation/cost", "decisions/index")),
     Section("Project", ("changelog",)),
 )
 

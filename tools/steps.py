@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
         "lint": lambda: report(LINT),
         "fast": lambda: pytest("not lab and not slow", rest).exit_code,
         "lab": lambda: passed_on("lab/lab", rest),
-        "bench": lambda: passed_on("bench/audit_beside_baseline.py", rest),
+        "bench": lambda: bench(rest),
         "pyz": lambda: passed_on("tools/build_pyz.py", rest),
         "docs": lambda: passed_on("tools/docs.py", rest),
         "demo": lambda: demo(rest),
@@ -149,11 +149,21 @@ def passed_on(script: str, words: Sequence[str]) -> int:
     return subprocess.run([sys.executable, script, *words], check=False).returncode
 
 
+def bench(words: Sequence[str]) -> int:
+    """Run a benchmark by its name; without a name the one that needs neither root nor a folder."""
+    name, rest = (BENCHES[0], words) if not words or words[0].startswith("-") else (words[0], words[1:])
+    if name not in BENCHES:
+        sys.stderr.write(f"dev: no benchmark {name}; there are {', '.join(BENCHES)}.\n")
+        return 64
+    return passed_on(f"bench/{name}.py", rest)
+
+
 RUFF = Step("ruff check", lambda: run(["ruff", "check", "."]))
 FORMAT = Step("ruff format", lambda: run(["ruff", "format", "--check", "."]))
 MYPY = Step("mypy", lambda: run(["mypy"]))
 DOCS = Step("documentation is current", lambda: run([sys.executable, "tools/docs.py", "--check"]))
 PYZ = Step("program as one file", lambda: run([sys.executable, "tools/build_pyz.py"]))
+BENCHES = ("node_audit", "audit_beside_baseline")
 CONTRACT = "tests/sim/contract"  # against NVIDIA's own daemons, which are fetched: a step of its own, on all cores
 BY_FILE = ("-n", "2", "--dist", "loadfile")  # a file's tests share a simulated fleet
 FAST_TESTS = Step("fast tests", lambda: pytest("not lab and not slow", (*BY_FILE, f"--ignore={CONTRACT}")))
@@ -168,7 +178,7 @@ LAB_DEMO = Step("demo on the lab", lambda: demo_step("--lab"))
 LAB_TESTS = Step("lab tests", lab_tests)
 SMOKE_TESTS = Step("lab smoke tests on trixie", lambda: smoke_tests("trixie"))
 
-LINT = (RUFF, FORMAT, MYPY, DOCS, ANSIBLE_LINT)
+LINT = (RUFF, FORMAT, MYPY, DOCS, PYZ, COLLECTION, ANSIBLE_LINT)  # ansible-lint finds roles in the built collection
 FAST = (RUFF, FORMAT, MYPY, DOCS, PYZ, FAST_TESTS)
 LAB = (PYZ, COLLECTION, LAB_DEMO, LAB_TESTS, SMOKE_TESTS)
 ALL = (
