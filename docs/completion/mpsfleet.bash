@@ -18,7 +18,7 @@ _mpsfleet_words() {
         "slurm nodes") echo "--json --help" ;;
         "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
         "slurm undrain") echo "--json --cluster --dry-run --help" ;;
-        "slurm verdict") echo "--json --reports --trigger-drain --cluster --dry-run --help" ;;
+        "slurm verdict") echo "--json --reports --trigger-drain --max-drained --max-drained-partition --cluster --dry-run --help" ;;
         "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --shared --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;
         "sim down") echo "--help" ;;

@@ -118,6 +118,23 @@ def test_a_drain_follows_what_makes_jobs_fail_and_a_reset_brings_the_nodes_back(
     fleet.well("n1", "n2", "n3", "n4")
 
 
+def test_over_the_budget_nothing_more_is_drained_and_the_way_back_is_open(fleet: Fleet) -> None:
+    for node in ("n2", "n3", "n4"):
+        fleet.cluster.break_(node, "directory-deleted")
+
+    audit = fleet.play("check_mps_health", trigger_drain="true", mps_max_drained="2")
+    again = fleet.play("check_mps_health", trigger_drain="true", mps_max_drained="2")
+
+    for play in (audit, again):
+        assert "n4: no drain: The budget is spent: of the cluster's GPU nodes, mpsfleet keeps at most 2 " in play.out
+    assert [fleet.reason(each) != "" for each in ("n2", "n3", "n4")] == [True, True, False]
+
+    reset = fleet.play("reset_mps")
+
+    assert reset.rc == 0, reset.out
+    fleet.well("n1", "n2", "n3", "n4")
+
+
 def test_a_daemon_that_others_keep_busy_is_not_a_fault(fleet: Fleet) -> None:
     loop = "for i in $(seq 150); do echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps/node nvidia-cuda-mps-control; done"
     loops = " ".join([f"({loop}) >/dev/null 2>&1 &"] * 3)

@@ -222,6 +222,20 @@ def test_a_dry_run_with_the_trigger_foretells_the_change(shell: Shell, slurm: Fa
     assert (shell.json()["changed"], slurm.updates()) == (True, [])
 
 
+def test_over_the_budget_the_node_stays_and_it_is_said(shell: Shell, slurm: FakeSlurm) -> None:
+    slurm.add("n1")
+    slurm.add("n2")
+    words = ("verdict", "--reports", "-", "--trigger-drain", "--max-drained", "1", "--max-drained-partition", "100%")
+    assert shell.run(*words, stdin=reports(("n1", "gpu-lost"), ("n2", "gpu-lost"))) == 2
+    assert "n2: no drain: The budget is spent: of the cluster's GPU nodes, mpsfleet keeps at most 1 " in shell.out
+    assert [words[1] for words in slurm.updates()] == ["NodeName=n1"]
+
+
+def test_a_budget_that_is_none_is_wrong_usage(shell: Shell) -> None:
+    assert shell.run("verdict", "--reports", "-", "--max-drained", "many") == 64
+    assert "many is neither a number of nodes nor a percentage such as 25%" in shell.err
+
+
 def test_on_another_cluster_nothing_is_drained(shell: Shell, slurm: FakeSlurm) -> None:
     slurm.add("n1")
     words = ("verdict", "--reports", "-", "--trigger-drain", "--cluster", "prod", "--json")

@@ -12,7 +12,7 @@ from typing import NoReturn
 from mpsfleet import codes
 from mpsfleet.errors import UsageError
 from mpsfleet.show import show
-from mpsfleet.slurm import hostlist
+from mpsfleet.slurm import budget, hostlist
 from mpsfleet.slurm.lint.judge_cluster import DEFAULT_PIPE_DIRECTORY
 from mpsfleet.slurm.lint.wanted import WAYS
 from mpsfleet.slurm.reasons import MOST_GPU
@@ -73,6 +73,20 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     verdict = _verb(verbs, "verdict", "Judge a fleet by its nodes' reports and Slurm's view.")
     verdict.add_argument("--reports", required=True, metavar="FILE|-", help="the reports as JSON; - is standard input")
     verdict.add_argument("--trigger-drain", action="store_true", help="drain the nodes that must be drained")
+    verdict.add_argument(
+        "--max-drained",
+        type=_limit,
+        metavar="LIMIT",
+        default=budget.USUAL.cluster,
+        help="keep at most so many GPU nodes drained at once, a number or N%%; default: 25%%, at least 3",
+    )
+    verdict.add_argument(
+        "--max-drained-partition",
+        type=_limit,
+        metavar="LIMIT",
+        default=budget.USUAL.partition,
+        help="the same in each partition; default: 50%%, at least 3",
+    )
     _writes(verdict)
 
     lint = _verb(verbs, "lint", "Check slurm.conf and gres.conf against each other, and against a node's GPUs.")
@@ -113,6 +127,13 @@ def _code(text: str) -> str:
         return text
     why = "never drains a node" if text in codes.BY_NAME else "is no finding code"
     raise argparse.ArgumentTypeError(f"{show(text, 60)} {why}; {_nearest(text, sorted(codes.DRAIN_WORDS))}")
+
+
+def _limit(text: str) -> budget.Limit:
+    try:
+        return budget.limit(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _gpu(text: str) -> int:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.show import show
-from mpsfleet.slurm import lines, reasons, reports, steps, trigger, verdict
+from mpsfleet.slurm import budget, lines, reasons, reports, steps, trigger, verdict
 from mpsfleet.slurm.arguments import parse
+from mpsfleet.slurm.budget import Budget
 from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
 from mpsfleet.slurm.drains import own_name
 from mpsfleet.slurm.lint.command import lint
@@ -95,7 +96,8 @@ def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
     who = own_name(door.caller.acting_uid)
     cluster = door.cluster_name()
     table: NodeTable | Unreadable = cluster if isinstance(cluster, Unreadable) else door.show_nodes()
-    fleet = verdict.judge(given, verdict.view_of(cluster, table, words.cluster), who)
+    judged = verdict.judge(given, verdict.view_of(cluster, table, words.cluster), who)
+    fleet = budget.within(judged, Budget(words.max_drained, words.max_drained_partition))
     if not words.trigger_drain:
         fleet = trigger.only_told(fleet, "trigger_drain is off")
         changed = False

@@ -30,6 +30,8 @@ ARGUMENTS = {
     "audit_result": {"type": "str", "default": "mps_audit_result"},
     "trigger_drain": {"type": "raw", "default": False},
     "cluster": {"type": "str"},
+    "max_drained": {"type": "str"},
+    "max_drained_partition": {"type": "str"},
     "timeout": {"type": "float", "default": 120},
 }
 CONTROLLERS = "slurm_master"
@@ -88,6 +90,8 @@ class ActionModule(ActionBase):
         needed = {
             "trigger_drain": is_wanted,
             "cluster": arguments["cluster"],
+            "max_drained": arguments["max_drained"],
+            "max_drained_partition": arguments["max_drained_partition"],
             "timeout": arguments["timeout"],
             "reports": json.dumps({"schema": SCHEMA, "hosts": hosts}),
         }

@@ -38,6 +38,16 @@ options:
     description:
       - The cluster's name. It is compared with Slurm's own before anything is written.
     type: str
+  max_drained:
+    description:
+      - The budget of drains, a number of nodes or a percentage (V(10), V(25%)) of the cluster's nodes with GPUs. Where
+        so many are drained by mpsfleet, no further one is, and the lines say so. Recovery is not bound by it.
+      - By default V(25%), and at least 3 nodes.
+    type: str
+  max_drained_partition:
+    description:
+      - The same for each partition. By default V(50%), and at least 3 nodes.
+    type: str
   reports:
     description:
       - The reports as JSON. Set by the action plugin; leave it out.
@@ -130,6 +140,8 @@ def main() -> None:
             audit_result={"type": "str", "default": "mps_audit_result"},
             trigger_drain={"type": "raw", "default": False},
             cluster={"type": "str"},
+            max_drained={"type": "str"},
+            max_drained_partition={"type": "str"},
             reports={"type": "str"},
             timeout={"type": "float", "default": 120},
         ),
@@ -141,6 +153,9 @@ def main() -> None:
         words += ("--trigger-drain",)
     if module.params["cluster"]:
         words += ("--cluster", module.params["cluster"])
+    for name in ("max_drained", "max_drained_partition"):
+        if module.params[name]:
+            words += (f"--{name.replace('_', '-')}", module.params[name])
     if module.check_mode:
         words += ("--dry-run",)
     reports = module.params["reports"]
