@@ -64,8 +64,9 @@ def test_a_suite_that_is_not_known_is_wrong_usage(capsys: pytest.CaptureFixture[
 
 # A run whose lab only says what it is told, and whose tests are a process and its child.
 OF_SLEEPERS = f"""
-import os, subprocess, sys
+import os, signal, subprocess, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job was started without
 sys.path.insert(0, {str(REPOSITORY / "tools")!r})
 import compatibility
 os.geteuid = lambda: 0

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mpsfleet.errors import Refused
+from mpsfleet.errors import MpsfleetError, Refused
 from mpsfleet.node.desired import Desired
-from mpsfleet.node.host import Host
+from mpsfleet.node.host import Host, files
 from mpsfleet.node.instances import of
 from mpsfleet.node.prepare import clear, prepare
 
@@ -52,6 +53,16 @@ def state(tree: Path) -> list[tuple[str, int, int, str]]:
         )
         for each in sorted([tree, *tree.rglob("*")])
     ]
+
+
+class Stand:
+    """The host's files, with some calls answered by the test."""
+
+    def __init__(self, **calls: Any) -> None:
+        self.__dict__.update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(files, name)
 
 
 def pipe(host: Host) -> Path:
@@ -189,6 +200,47 @@ def test_a_directory_at_a_daemons_name_is_set_aside_with_its_content(host: Host)
     (aside,) = (each for each in pipe(host).iterdir() if each.is_dir())
     assert aside.name.startswith("control.foreign-")
     assert (aside / "deep").is_dir()
+
+
+def test_a_name_that_comes_and_goes_is_taken_once_there_is_a_moment_for_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's answers to a name that is there at one step and gone at the next, fifty times, then true ones."""
+    lost = iter(range(50))
+
+    def gone(at: int, name: str) -> int:
+        if name == pipe(host).name and next(lost, None) is not None:
+            raise FileNotFoundError
+        return files.open_directory(at, name)
+
+    def taken(at: int, name: str, mode: int = 0o755) -> None:
+        if name == pipe(host).name and next(lost, None) is not None:
+            raise FileExistsError
+        files.make_directory(at, name, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mpsfleet.node.prepare.files", Stand(open_directory=gone, make_directory=taken))
+        prepare(host, (INSTANCE,))
+
+    assert mode(pipe(host)) == 0o755
+    assert next(lost, None) is None
+
+
+def test_a_name_that_never_stays_is_said_after_a_while(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(at: int, name: str) -> int:
+        if name == pipe(host).name:
+            raise FileNotFoundError
+        return files.open_directory(at, name)
+
+    def taken(at: int, name: str, mode: int = 0o755) -> None:
+        if name == pipe(host).name:
+            raise FileExistsError
+        files.make_directory(at, name, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mpsfleet.node.prepare.files", Stand(open_directory=never, make_directory=taken))
+        with pytest.raises(MpsfleetError, match="somebody keeps replacing it"):
+            prepare(host, (INSTANCE,))
 
 
 def test_what_is_not_the_daemons_is_left_and_told(host: Host) -> None:

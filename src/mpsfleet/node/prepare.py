@@ -30,7 +30,8 @@ _DAEMON_FILES = ("control", "control_privileged", "control_lock", "log", "nvidia
 _PRECREATED = ("control_lock", "nvidia-cuda-mps-control.pid")  # else the daemon makes them for everybody to lock
 _LOGS = ("control.log", "server.log")
 _LOG_CAP = 16 << 20  # bytes; a larger log is set aside at the next start
-_TRIES = 3
+_TRIES = 3  # that changed something: each may leave a foreign name aside
+_LOST_RACES = 2000  # that changed nothing, 0.1 ms each: the name went away or came between two steps
 _MOST_TOLD = 20  # names that are not MPS's, told one by one
 OWN_PARENT = "/run/nvidia-mps"  # made by mpsfleet alone, so its mode is put right; no other parent's is touched
 _LOCK_WAIT_S = 20.0
@@ -111,9 +112,11 @@ def _take(host: Host, path: str, clean: _Clean) -> tuple[Change, ...]:
     at = _walk(host, os.path.dirname(path))
     try:
         changes: tuple[Change, ...] = ()
-        for _ in range(_TRIES):
+        tries = lost = 0
+        while tries < _TRIES and lost < _LOST_RACES:
             fd, more = _own(host, at, path)
             changes += more
+            tries, lost = (tries + 1, lost) if more else (tries, lost + 1)
             if fd >= 0:
                 try:
                     return changes + clean(host, path, fd)
@@ -205,7 +208,10 @@ def _exchange(at: int, path: str, why: str) -> tuple[Change, ...]:
         return ()
     if not swapped:  # an old kernel or file system: two steps, and the caller looks again
         files.remove_directory(at, fresh)
-        aside = files.set_aside(at, name, "foreign")
+        try:
+            aside = files.set_aside(at, name, "foreign")
+        except FileNotFoundError:
+            return ()
         return (Change(path, "set aside", f"it {why}; now {os.path.join(os.path.dirname(path), aside)}"),)
     return (Change(path, "replace", f"it {why}: {_discard(at, fresh, path)}, a directory of root's put there"),)
 
