@@ -119,4 +119,5 @@ def surroundings() -> dict[str, str]:
         "ANSIBLE_CONFIG": str(configuration),
         "ANSIBLE_COLLECTIONS_PATH": str(INSTALLED),
         "ANSIBLE_NOCOLOR": "1",
+        "PYTHONWARNINGS": "ignore:DSA is deprecated",  # ansible-core 2.19 with cryptography 51, before each play
     }

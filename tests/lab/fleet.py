@@ -110,6 +110,7 @@ class Fleet:
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
             "ANSIBLE_NOCOLOR": "1",
+            "PYTHONWARNINGS": "ignore:DSA is deprecated",  # ansible-core 2.19 with cryptography 51
         }
 
     def audit(self, node: str) -> tuple[dict[str, Any], float]:

@@ -97,7 +97,7 @@ def test_it_accepts_strategies_that_run_a_task_for_all_hosts(strategy: str) -> N
 
 
 def answer(made: mps_verdict.ActionModule, *controllers: str) -> dict[str, Any]:
-    arguments = {"cluster": None, "timeout": 1}
+    arguments = {"cluster": None, "timeout": 1, "max_drained": "10", "max_drained_partition": None}
     return made._answer([], arguments, {"groups": {"slurm_master": list(controllers)}}, is_wanted=True)
 
 
