@@ -240,6 +240,12 @@ CASES: list[tuple[str, Facts, list[tuple[str, str]], str]] = [
         "its last result was signal",
     ),
     (
+        "given up, with the result that systemd 262 gives",
+        on_host(of(UNIT._replace(active="failed", result="start-limit-hit", restarts=4), DOWN)),
+        [("daemon-absent", "node"), ("unit-start-limit", "node")],
+        "which failed too often in a row",
+    ),
+    (
         "started by hand a moment after its unit was stopped",
         on_host(of(UNIT._replace(main_pid=0, active="inactive", sub="dead", is_fresh=True))),
         [("daemon-foreign", "node")],

@@ -71,7 +71,8 @@ def _fate(unit: Unit) -> tuple[Finding, ...]:
     """Tell why systemd does not run the unit's daemon, where it knows."""
     last = f"its last result was {show(unit.result, 40)}"
     if unit.gave_up:
-        message = f"systemd has given up on {unit.name}, which failed too often in a row; {last}"
+        cause = "" if unit.result == "start-limit-hit" else f"; {last}"  # systemd 262 keeps no other result
+        message = f"systemd has given up on {unit.name}, which failed too often in a row{cause}"
         return (finding("unit-start-limit", unit.name, message, restarts=unit.restarts),)
     if unit.active == "failed":
         message = f"{unit.name} has failed; {last}"
