@@ -640,4 +640,7 @@ BEYOND_RESET: frozenset[str] = frozenset(
 BY_NAME: dict[str, Code] = {each.code: each for each in CODES}
 
 RESET = "reset"  # the word of a planned reset's drain; not a finding
-DRAIN_WORDS: frozenset[str] = frozenset({each.code for each in CODES if each.drain} | {RESET})
+FLAPPING = "flapping"  # of a node that was drained too often, whatever for; only a person gives it back; not a finding
+DRAIN_WORDS: frozenset[str] = frozenset({each.code for each in CODES if each.drain} | {RESET, FLAPPING})
+# What one look may meet in a passing moment (a debugger, a loaded node): it drains when two audits in a row see it.
+TWICE: frozenset[str] = frozenset({"daemon-wedged", "gpu-error", "nvidia-smi-wedged"})

@@ -88,7 +88,7 @@ def test_a_gpu_node_is_one_by_any_of_its_gres(name: str) -> None:
 def test_a_partition_has_a_budget_of_its_own() -> None:
     slurm = [known(f"a{number}", partitions=("small", "all")) for number in range(4)]
     slurm += [known(f"b{number}", partitions=("all",)) for number in range(12)]
-    limits = Budget(NO_LIMIT, Limit(50, is_percent=True))
+    limits = Budget(NO_LIMIT, Limit(50, is_percent=True), NO_LIMIT)
     fleet = broken(*(each.name for each in slurm), slurm=slurm, limits=limits)
 
     assert sorted(drained_by_it(fleet)) == ["a0", "a1", "b0", "b1", "b10", "b11", "b2", "b3"]
@@ -112,7 +112,7 @@ def test_over_the_budget_nothing_is_written(slurm: FakeSlurm) -> None:
     fleet = broken("n1", "n2", slurm=[known("n1"), known("n2")], limits=Budget(Limit(1), NO_LIMIT))
     after = trigger.carry_out(fleet, slurm.door(), "root")
 
-    assert (trigger.drained_count(after), trigger.to_drain_count(after)) == (1, 1)
+    assert (trigger.done_count(after), trigger.wanted_count(after)) == (1, 1)
     assert [words[1] for words in slurm.updates()] == ["NodeName=n1"]
 
 
@@ -134,7 +134,7 @@ def test_it_is_never_exceeded_and_twice_decides_the_same(nodes, cluster, partiti
     reports = [
         reported(f"n{number}", *([finding()] if is_broken else [])) for number, (*_, is_broken) in enumerate(nodes)
     ]
-    limits = Budget(cluster, partition)
+    limits = Budget(cluster, partition, NO_LIMIT)
     judged = judge(reports, view(*slurm))
     fleet = budget.within(judged, limits)
 

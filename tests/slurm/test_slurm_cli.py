@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.slurm.conftest import FakeSlurm
 
 OUTCOME_KEYS = {"schema", "node", "changed", "action", "why", "before", "after", "refused", "failed", "dry_run"}
-VERDICT_KEYS = {"schema", "verdict", "changed", "slurm", "hosts", "lines"}
+VERDICT_KEYS = {"schema", "verdict", "changed", "slurm", "troubles", "hosts", "lines"}
 HOST_KEYS = {"host", "node", "verdict", "message", "state", "reason", "decision"}
 
 

@@ -213,7 +213,7 @@ def test_equal_sentences_are_said_once_and_the_worst_first() -> None:
     hosts += [reported("n4", finding("percentage-tampered", "warn", "user", message="it was changed"))]
     hosts += [HostReport("n5", "n5", None, "unreachable: timed out"), reported("n6")]
     fleet = judge(hosts, view(*[known(f"n{number}") for number in range(1, 8)]))
-    told = lines.grouped(trigger.only_told(fleet, "trigger_drain is off"))
+    told = lines.grouped(trigger.only_told(fleet, Action.DRAIN, "trigger_drain is off"))
     assert told == [
         "n[1-3,7]: critical: no daemon runs [daemon-absent]. " + codes.BY_NAME["daemon-absent"].remedy,
         "n5: unknown: The node could not be asked: unreachable: timed out. Audit the node again; look at how it is reached.",
@@ -327,7 +327,7 @@ def test_the_trigger_twice_drains_once(slurm: FakeSlurm) -> None:
     hosts = [reported("n1", finding())]
     trigger.carry_out(fleet_of(slurm, hosts), slurm.door(), "root")
     again = trigger.carry_out(fleet_of(slurm, hosts), slurm.door(), "root")
-    assert (again.hosts[0].decision.action, trigger.drained_count(again)) == (Action.NONE, 0)
+    assert (again.hosts[0].decision.action, trigger.done_count(again)) == (Action.NONE, 0)
     assert len(slurm.updates()) == 1
 
 

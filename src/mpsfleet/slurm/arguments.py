@@ -15,9 +15,10 @@ from mpsfleet.show import show
 from mpsfleet.slurm import budget, hostlist
 from mpsfleet.slurm.lint.judge_cluster import DEFAULT_PIPE_DIRECTORY
 from mpsfleet.slurm.lint.wanted import WAYS
+from mpsfleet.slurm.policy import Policy
 from mpsfleet.slurm.reasons import MOST_GPU
 
-VERBS = ("nodes", "drain", "undrain", "verdict", "lint")
+VERBS = ("nodes", "drain", "undrain", "verdict", "history", "lint")
 _LONGEST_WAIT_S = 30 * 86400.0
 
 
@@ -72,22 +73,12 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
 
     verdict = _verb(verbs, "verdict", "Judge a fleet by its nodes' reports and Slurm's view.")
     verdict.add_argument("--reports", required=True, metavar="FILE|-", help="the reports as JSON; - is standard input")
-    verdict.add_argument("--trigger-drain", action="store_true", help="drain the nodes that must be drained")
-    verdict.add_argument(
-        "--max-drained",
-        type=_limit,
-        metavar="LIMIT",
-        default=budget.USUAL.cluster,
-        help="keep at most so many GPU nodes drained at once, a number or N%%; default: 25%%, at least 3",
-    )
-    verdict.add_argument(
-        "--max-drained-partition",
-        type=_limit,
-        metavar="LIMIT",
-        default=budget.USUAL.partition,
-        help="the same in each partition; default: 50%%, at least 3",
-    )
+    _policy(verdict)
     _writes(verdict)
+
+    history = _verb(verbs, "history", "Show what mpsfleet drained and gave back, when and why.")
+    history.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes; default: all in the ledger")
+    _ledger(history)
 
     lint = _verb(verbs, "lint", "Check slurm.conf and gres.conf against each other, and against a node's GPUs.")
     lint.add_argument("--slurm-conf", metavar="FILE", type=_path, help="default: the first in a usual place")
@@ -108,7 +99,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N:NODES",
         help="with --want: N GPUs of these nodes are shared; default: those that gres.conf names, else all",
     )
-    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict, "lint": lint}
+    made = (nodes, drain, undrain, verdict, history, lint)
+    return top, dict(zip(VERBS, made))
 
 
 def _verb(verbs: argparse._SubParsersAction[_Parser], name: str, what: str) -> _Parser:
@@ -117,7 +109,60 @@ def _verb(verbs: argparse._SubParsersAction[_Parser], name: str, what: str) -> _
     return verb
 
 
+def _policy(verdict: argparse.ArgumentParser) -> None:
+    say = verdict.add_argument
+    say("--trigger-drain", action="store_true", help="drain the nodes that must be drained")
+    say("--trigger-undrain", action="store_true", help="give back the nodes drained by mpsfleet that are well again")
+    say(
+        "--drain-after",
+        type=_times,
+        metavar="N",
+        help="drain a node found failing N times in a row; default: once, twice where one look can be wrong",
+    )
+    say(
+        "--undrain-after",
+        type=_times,
+        metavar="N",
+        default=Policy().well,
+        help="give a node back found well N times in a row; default: %(default)s",
+    )
+    say(
+        "--strikes",
+        type=_strikes,
+        metavar="N",
+        default=Policy().strikes,
+        help="at the Nth drain in a week leave the node to a person; 0: never; default: %(default)s",
+    )
+    say(
+        "--max-drained",
+        type=_limit,
+        metavar="LIMIT",
+        default=budget.USUAL.cluster,
+        help="keep at most so many GPU nodes drained at once, a number or N%%; default: 25%%, at least 3",
+    )
+    say(
+        "--max-drained-partition",
+        type=_limit,
+        metavar="LIMIT",
+        default=budget.USUAL.partition,
+        help="the same in each partition; default: 50%%, at least 3",
+    )
+    say(
+        "--max-drained-hour",
+        type=_limit,
+        metavar="LIMIT",
+        default=budget.USUAL.hour,
+        help="drain at most so many GPU nodes in an hour; default: 25%%, at least 3",
+    )
+
+
+def _ledger(verb: argparse.ArgumentParser) -> None:
+    help_ = "directory of the ledger; default: mpsfleet in slurmctld's StateSaveLocation, else /var/lib/mpsfleet"
+    verb.add_argument("--ledger", metavar="DIR", type=_path, help=help_)
+
+
 def _writes(verb: argparse.ArgumentParser) -> None:
+    _ledger(verb)
     verb.add_argument("--cluster", metavar="NAME", help="write only if slurmctld's ClusterName is this")
     verb.add_argument("--dry-run", action="store_true", help="decide and write nothing")
 
@@ -134,6 +179,16 @@ def _limit(text: str) -> budget.Limit:
         return budget.limit(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _times(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"{show(text, 60)} is not a number from 1 to 999")
+    return int(text)
+
+
+def _strikes(text: str) -> int:
+    return 0 if text == "0" else _times(text)
 
 
 def _gpu(text: str) -> int:

@@ -2,7 +2,8 @@
 
 Pure. A fault that all nodes share, a bad upgrade or a check that is wrong must not take a cluster out of service, so
 what is over the budget is told and not done, and a person decides. It is counted from Slurm's own drains that bear a
-whole reason of ours: there is no record that could be lost or be behind. Recovery is never bound by it.
+whole reason of ours: there is no record that could be lost or be behind. The drains of an hour are counted too, since a
+fault that moves on from node to node would never fill the other two. Recovery is never bound by any of them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Budget(NamedTuple):
 
     cluster: Limit = Limit(25, is_percent=True, least=3)
     partition: Limit = Limit(50, is_percent=True, least=3)
+    hour: Limit = Limit(25, is_percent=True, least=3)  # drains in an hour, of the cluster's GPU nodes
 
 
 USUAL = Budget()
@@ -58,10 +60,11 @@ def limit(text: str) -> Limit:
     return Limit(number, is_percent)
 
 
-def within(fleet: FleetVerdict, budget: Budget = USUAL) -> FleetVerdict:
+def within(fleet: FleetVerdict, budget: Budget = USUAL, in_hour: int = 0) -> FleetVerdict:
     """Keep the drains for which there is room and turn each other one into a decision against it, with its reason.
 
     Who comes first does not depend on the reports' order: it is by code, as codes.py has them, and then by name.
+    `in_hour`: how many drains there were within the hour.
     """
     counted = [each for each in fleet.slurm.table.nodes if any(gres.name in _GPU_GRES for gres in each.gres)]
     nodes = collections.Counter(place for each in counted for place in _places(each))
@@ -72,12 +75,15 @@ def within(fleet: FleetVerdict, budget: Budget = USUAL) -> FleetVerdict:
     for host in sorted((each for each in fleet.hosts if each.decision.action is Action.DRAIN), key=_order):
         places = _places(host.slurm) if host.slurm is not None else (_WHOLE,)
         full = next((each for each in places if spent[each] >= _limit_of(each, budget).of(nodes[each])), "")
-        if full == "":
-            spent.update(places)
+        if full != "":
+            why = _why(full, spent[full], _limit_of(full, budget).of(nodes[full]))
+        elif in_hour >= budget.hour.of(nodes[_WHOLE]):
+            why = _why_hour(in_hour, budget.hour.of(nodes[_WHOLE]))
         else:
-            most = _limit_of(full, budget).of(nodes[full])
-            decision = host.decision._replace(action=Action.NONE, why=_why(full, spent[full], most), reason=None)
-            decided[host.host] = host._replace(decision=decision)
+            spent.update(places)
+            in_hour += 1
+            continue
+        decided[host.host] = host._replace(decision=host.decision._replace(action=Action.NONE, why=why, reason=None))
     return fleet._replace(hosts=tuple(decided.get(each.host, each) for each in fleet.hosts))
 
 
@@ -100,4 +106,11 @@ def _why(place: str | None, spent: int, most: int) -> str:
     return (
         f"The budget is spent: of {nodes}, mpsfleet keeps at most {most} drained at once, and has {spent} drained or "
         f"about to be. Find what they have in common, mend it and undrain; or raise mps_{option}."
+    )
+
+
+def _why_hour(spent: int, most: int) -> str:
+    return (
+        f"The budget is spent: mpsfleet drains at most {most} of the cluster's GPU nodes in an hour, and has drained "
+        f"{spent} or is about to. Find what they have in common; or raise mps_max_drained_hour."
     )

@@ -1,4 +1,4 @@
-"""`mpsfleet slurm nodes|drain|undrain|verdict|lint`: words to values, values to text or JSON, and the exit status.
+"""The verbs of `mpsfleet slurm`: words to values, values to text or JSON, and the exit status.
 
 Exit status: 0 ok, 1 warning, 2 critical or not in effect, 3 unknown (could not ask), 64 wrong usage, 75 refused.
 Anything said about a failure is one sentence on standard error; with --json the object stands on standard output too.
@@ -10,25 +10,26 @@ import json
 import os
 import stat
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.show import show
-from mpsfleet.slurm import budget, lines, reasons, reports, steps, trigger, verdict
+from mpsfleet.slurm import fleet_run, history, lines, reasons, reports, steps
 from mpsfleet.slurm.arguments import parse
 from mpsfleet.slurm.budget import Budget
 from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
 from mpsfleet.slurm.drains import own_name
+from mpsfleet.slurm.fleet_run import Orders
 from mpsfleet.slurm.lint.command import lint
+from mpsfleet.slurm.policy import Policy
 from mpsfleet.slurm.render import node_json, node_line, outcome_json, outcome_line
 from mpsfleet.slurm.steps import REAL_CLOCK, NotAsked, Outcome, Terms
 
 if TYPE_CHECKING:
     import argparse
-
-    from mpsfleet.slurm.nodes import NodeTable
 
 _SENTENCE = 2000  # characters of one sentence on standard error
 
@@ -70,13 +71,35 @@ def _nodes(words: argparse.Namespace, door: Scontrol) -> int:
 
 def _drain(words: argparse.Namespace, door: Scontrol) -> int:
     outcome = steps.drain(door, words.node, reasons.build(words.code, words.gpu), _terms(words, door))
+    _note(words, door, outcome)
     if words.wait is not None:
         outcome = steps.wait_until_free(door, outcome, words.wait, REAL_CLOCK)
     return _finish(outcome, as_json=words.json)
 
 
 def _undrain(words: argparse.Namespace, door: Scontrol) -> int:
-    return _finish(steps.undrain(door, words.node, _terms(words, door)), as_json=words.json)
+    outcome = steps.undrain(door, words.node, _terms(words, door))
+    _note(words, door, outcome)
+    return _finish(outcome, as_json=words.json)
+
+
+def _note(words: argparse.Namespace, door: Scontrol, outcome: Outcome) -> None:
+    """Write what was done into the ledger. Where that fails the step stands, and it is said."""
+    if not outcome.changed or outcome.dry_run or outcome.error is not None:
+        return
+    trouble = fleet_run.note(outcome, door, words.ledger, time.time(), door.root)
+    if trouble:
+        door.tell(f"{show(outcome.node)} was {outcome.action.value}ed, and the ledger does not say so: {trouble}")
+
+
+def _history(words: argparse.Namespace, door: Scontrol) -> int:
+    found = fleet_run.read_ledger(door, words.ledger, door.root)
+    nodes, now = tuple(words.nodes), time.time()
+    if words.json:
+        _print_json(history.as_json(found, nodes, now))
+    else:
+        _print("\n".join(history.text(found, nodes, now)))
+    return 0
 
 
 def _terms(words: argparse.Namespace, door: Scontrol) -> Terms:
@@ -93,20 +116,18 @@ def _finish(outcome: Outcome, *, as_json: bool) -> int:
 
 def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
     given = reports.read(read_reports(words.reports, door.caller))
-    who = own_name(door.caller.acting_uid)
-    cluster = door.cluster_name()
-    table: NodeTable | Unreadable = cluster if isinstance(cluster, Unreadable) else door.show_nodes()
-    judged = verdict.judge(given, verdict.view_of(cluster, table, words.cluster), who)
-    fleet = budget.within(judged, Budget(words.max_drained, words.max_drained_partition))
-    if not words.trigger_drain:
-        fleet = trigger.only_told(fleet, "trigger_drain is off")
-        changed = False
-    elif words.dry_run:
-        fleet = trigger.only_told(fleet, "dry run")
-        changed = trigger.to_drain_count(fleet) > 0
-    else:
-        fleet = trigger.carry_out(fleet, door, who)
-        changed = trigger.drained_count(fleet) > 0
+    limits = Budget(words.max_drained, words.max_drained_partition, words.max_drained_hour)
+    orders = Orders(
+        own_name(door.caller.acting_uid),
+        Policy(limits, words.drain_after, words.undrain_after, words.strikes),
+        words.cluster,
+        words.trigger_drain,
+        words.trigger_undrain,
+        words.dry_run,
+        words.ledger,
+        door.root,
+    )
+    fleet, changed = fleet_run.run(lambda _: given, door, orders)
     if words.json:
         _print_json(lines.as_json(fleet, changed=changed))
     else:
@@ -119,6 +140,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace, Scontrol], int]] = {
     "drain": _drain,
     "undrain": _undrain,
     "verdict": _verdict,
+    "history": _history,
 }
 
 

@@ -43,6 +43,7 @@ TIMEOUT_S = 10.0
 _VERSION_TIMEOUT_S = 2.0  # asks no daemon
 _PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _CLUSTER_KEY = "ClusterName"
+_STATE_KEY = "StateSaveLocation"
 _LOOK = "look at slurmctld on the controller (systemctl status slurmctld)"
 
 
@@ -63,6 +64,13 @@ class NoSuchNode(NamedTuple):
     """slurmctld answered, and knows no node of that name."""
 
     name: str
+
+
+class Controller(NamedTuple):
+    """Which cluster slurmctld is of, and the directory where it keeps its state (StateSaveLocation; None: not told)."""
+
+    cluster: str
+    state_directory: str | None
 
 
 NodeAnswer = Union[Node, NoSuchNode, Unreadable]
@@ -101,6 +109,7 @@ class Scontrol:
     timeout_s: float = TIMEOUT_S
     caller: Caller = field(default_factory=this_caller)
     tell: Callable[[str], None] = lambda _: None  # takes a sentence about what was done another way than usual
+    root: str = ""  # the directory under which the controller lies
 
     @classmethod
     def under(cls, root: str) -> Scontrol:
@@ -109,7 +118,9 @@ class Scontrol:
             return cls()
         caller = this_caller()
         return cls(
-            tuple(root + each for each in DIRECTORIES), caller=Caller(caller.uid, caller.euid, {}, stands_for_root=True)
+            tuple(root + each for each in DIRECTORIES),
+            caller=Caller(caller.uid, caller.euid, {}, stands_for_root=True),
+            root=root,
         )
 
     def show_nodes(self) -> NodeTable | Unreadable:
@@ -170,16 +181,22 @@ class Scontrol:
 
     def cluster_name(self) -> str | Unreadable:
         """Ask slurmctld for its cluster's name (not slurm.conf, which may be another's)."""
+        found = self.controller()
+        return found if isinstance(found, Unreadable) else found.cluster
+
+    def controller(self) -> Controller | Unreadable:
+        """Ask slurmctld who it is."""
         answer = self._ask("show", "config")
         if isinstance(answer, Unreadable):
             return answer
         if answer.rc != 0:
             return _refusal("scontrol show config", answer)
-        for line in answer.stdout.split("\n"):
-            key, equals, value = line.partition("=")
-            if equals and key.strip(" ") == _CLUSTER_KEY and value.strip(" ") not in ("", "(null)"):
-                return value.strip(" ")
-        return Unreadable("scontrol show config names no ClusterName.")
+        parts = [each.partition("=") for each in reversed(answer.stdout.split("\n"))]  # the first of a name counts
+        found = {key.strip(" "): value.strip(" ") for key, _, value in parts}
+        cluster, state = found.get(_CLUSTER_KEY, ""), found.get(_STATE_KEY, "")
+        if cluster in ("", "(null)"):
+            return Unreadable("scontrol show config names no ClusterName.")
+        return Controller(cluster, state if state.startswith("/") else None)
 
     def drain(self, name: str, reason: str) -> Done | Unreadable:
         """Set State=DRAIN. Overwrites whatever reason is there without a word: read before, verify after."""

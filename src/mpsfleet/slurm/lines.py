@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from mpsfleet.codes import SEVERITIES
 from mpsfleet.show import show
-from mpsfleet.slurm.drains import Action
+from mpsfleet.slurm.drains import Action, our_reason
 from mpsfleet.slurm.hostlist import compact
 from mpsfleet.slurm.notices import rank
+from mpsfleet.slurm.verdict import WELL
 
 if TYPE_CHECKING:
     from mpsfleet.slurm.nodes import Node
@@ -33,6 +34,7 @@ def grouped(fleet: FleetVerdict) -> list[str]:
         for each in fleet.slurm.table.problems
         if each.node is None
     ]
+    lines += [show(f"ledger: unknown: {each}", _LINE_LIMIT) for each in fleet.troubles]
     said: set[str] = set()
     for severity, sentence, remedy, hosts in _groups(fleet):
         tail = f" {remedy}" if remedy and remedy not in said else ""
@@ -56,10 +58,11 @@ def _groups(fleet: FleetVerdict) -> list[tuple[str, str, str, list[str]]]:
 
 
 def _drain_lines(fleet: FleetVerdict) -> list[str]:
-    """Say for each node with something critical what becomes of it."""
+    """Say for each node with something critical, and for each that is drained by us, what becomes of it."""
     groups: dict[str, list[str]] = {}
     for host in fleet.hosts:
-        if host.decision.action is Action.DRAIN or host.verdict == "critical":
+        is_told = host.decision.action is not Action.NONE or host.verdict == "critical"
+        if is_told or (host.slurm is not None and our_reason(host.slurm) is not None and host.audit.state == WELL):
             groups.setdefault(_drain_words(host), []).append(host.host)
     return [_line(hosts, words) for words, hosts in sorted(groups.items())]
 
@@ -67,7 +70,10 @@ def _drain_lines(fleet: FleetVerdict) -> list[str]:
 def _drain_words(host: HostVerdict) -> str:
     decision = host.decision
     if decision.action is Action.NONE:
-        return f"no drain: {decision.why}"
+        is_out = host.slurm is not None and our_reason(host.slurm) is not None and host.audit.state == WELL
+        return f"{'not given back' if is_out else 'no drain'}: {decision.why}"
+    if decision.action is Action.UNDRAIN:
+        return f"given back: {decision.reason}" if decision.done else f"undrain, not done: {decision.why}"
     if decision.done:
         return f"drained: {decision.reason}"
     return f"drain, not done: {decision.why}"
@@ -94,6 +100,7 @@ def as_json(fleet: FleetVerdict, *, changed: bool) -> dict[str, object]:
             "cluster": _shown(fleet.slurm.cluster),
             "error": _shown(fleet.slurm.error, _LINE_LIMIT),
         },
+        "troubles": [show(each, _LINE_LIMIT) for each in fleet.troubles],
         "hosts": [_host(each) for each in fleet.hosts],
         "lines": grouped(fleet),
     }

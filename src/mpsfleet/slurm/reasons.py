@@ -51,6 +51,6 @@ def parse(text: str) -> DrainReason | None:
     if match is None:
         return None
     code = ALIASES.get(match.group(1), match.group(1))
-    if code not in codes.BY_NAME and code != codes.RESET:
+    if code not in codes.BY_NAME and code not in codes.DRAIN_WORDS:
         return None
     return DrainReason(code, None if match.group(2) is None else int(match.group(2)))

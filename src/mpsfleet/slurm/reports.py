@@ -67,6 +67,9 @@ class HostReport(NamedTuple):
     node: str | None
     report: Report | Garbage | None
     error: str | None = None
+    cluster: str | None = None  # the inventory's cluster of the host, None where it names none
+    times: int = 1  # how often in a row the node itself found it so
+    stamp: int = 0  # when the node published it, seconds since 1970; 0 where it was asked just now
 
 
 def read(text: str) -> tuple[HostReport, ...]:
@@ -106,20 +109,23 @@ class _BadJsonError(ValueError):
 
 def _host(text: str, place: Piece, number: int) -> HostReport:
     parts = _named(members(text, place.start, place.end))
-    if set(parts) != _HOST_KEYS:
+    if not _HOST_KEYS <= set(parts) <= _HOST_KEYS | {"cluster"}:
         raise ReportsError(f"Host number {number} of the reports must have host, node, report and error.")
     host, node, error = (_load(text, parts[key]) for key in ("host", "node", "error"))
+    cluster = _load(text, parts["cluster"]) if "cluster" in parts else None
     if not isinstance(host, str) or not host:
         raise ReportsError(f"Host number {number} of the reports has no name.")
     if not isinstance(node, (str, type(None))) or not isinstance(error, (str, type(None))):
         raise ReportsError(f"Host number {number} of the reports has a node or an error that is no text.")
+    if not isinstance(cluster, (str, type(None))):
+        raise ReportsError(f"Host number {number} of the reports has a cluster that is no text.")
     body = text[parts["report"].start : parts["report"].end].strip()
     report: Report | Garbage | None = None
     if body.startswith('"') and len(body) <= 2 * REPORT_LIMIT:  # the node's own output, passed on unread
         report = parse_report(str(_loads(body)))
     elif body != "null":
         report = parse_report(body)
-    return HostReport(host, node, report, error)
+    return HostReport(host, node, report, error, cluster or None)
 
 
 def _report(value: object) -> Report | Garbage:

@@ -95,13 +95,18 @@ def undrain(door: Door, name: str, terms: Terms, clock: Clock = REAL_CLOCK) -> O
     Slurm calls a node NOT_RESPONDING from its UNDRAIN until it has registered anew: under 0.5 s on 22.05.8. Nothing
     runs on it and nothing may be done to it before, so the step ends a little later; that it registers is not its part.
     """
-    outcome = _take(door, name, terms, lambda node: drains.decide_undrain(node, terms.who))
+    outcome = undrain_and_leave(door, name, terms)
     node, end = outcome.after, clock.now() + _SETTLE_S
     while outcome.changed and node is not None and not node.state.responding and clock.now() < end:
         clock.sleep(_SETTLE_POLL_S)
         answer = door.show_node(name)
         node = None if isinstance(answer, (Unreadable, NoSuchNode)) else answer
     return outcome if node is None else replace(outcome, after=node)
+
+
+def undrain_and_leave(door: Door, name: str, terms: Terms) -> Outcome:
+    """Give a node back that we drained, and do not wait for it to register."""
+    return _take(door, name, terms, lambda node: drains.decide_undrain(node, terms.who))
 
 
 def check_cluster(door: Door, cluster: str | None) -> MpsfleetError | None:

@@ -1,7 +1,7 @@
-"""What becomes of a verdict's drains: carried out one by one, or marked as what would be done.
+"""What becomes of a verdict's decisions: carried out one by one, or marked as what would be done.
 
-The only writer behind `trigger_drain`. Each node is read again right before its drain; once Slurm stops answering,
-nothing more is tried.
+The only writer behind `trigger_drain` and `trigger_undrain`. Each node is read again right before; once Slurm stops
+answering, nothing more is tried.
 """
 
 from __future__ import annotations
@@ -17,48 +17,54 @@ from mpsfleet.slurm.steps import Door, NotAsked, Outcome, Terms
 if TYPE_CHECKING:
     from mpsfleet.slurm.verdict import FleetVerdict, HostVerdict
 
-
-def only_told(fleet: FleetVerdict, words: str) -> FleetVerdict:
-    """Mark each drain as not done, for the reason given ("trigger_drain is off")."""
-    return _with_hosts(fleet, [_told(each, f"Would drain ({words}).") for each in fleet.hosts])
+ACTIONS = (Action.DRAIN, Action.UNDRAIN)
 
 
-def carry_out(fleet: FleetVerdict, door: Door, who: str | None) -> FleetVerdict:
-    """Drain what the verdict decided to drain, and mark each decision as done or why not."""
+def only_told(fleet: FleetVerdict, action: Action, words: str) -> FleetVerdict:
+    """Mark each drain, or each undrain, as not done, for the reason given ("trigger_drain is off")."""
+    return _with_hosts(fleet, [_told(each, action, f"Would {action.value} ({words}).") for each in fleet.hosts])
+
+
+def carry_out(fleet: FleetVerdict, door: Door, who: str | None, actions: tuple[Action, ...] = ACTIONS) -> FleetVerdict:
+    """Take the steps of these kinds that the verdict decided on, and mark each decision as done or why not."""
     hosts: list[HostVerdict] = []
     has_lost_slurm = False
     for host in fleet.hosts:
-        reason = host.decision.reason
-        if host.decision.action is not Action.DRAIN or reason is None or host.node is None:
+        decision = host.decision
+        if decision.action not in actions or decision.reason is None or host.node is None:
             hosts.append(host)
         elif has_lost_slurm:
-            hosts.append(_told(host, "Not tried: Slurm ceased to answer before."))
+            hosts.append(_told(host, decision.action, "Not tried: Slurm ceased to answer before."))
         else:
-            outcome = steps.drain(door, host.node, reason, Terms(who))
+            terms = Terms(who)
+            if decision.action is Action.DRAIN:
+                outcome = steps.drain(door, host.node, decision.reason, terms)
+            else:
+                outcome = steps.undrain_and_leave(door, host.node, terms)
             has_lost_slurm = isinstance(outcome.error, NotAsked)
             hosts.append(_after(host, outcome))
     return _with_hosts(fleet, hosts)
 
 
-def drained_count(fleet: FleetVerdict) -> int:
-    """Give how many nodes were drained."""
+def done_count(fleet: FleetVerdict) -> int:
+    """Give how many steps were taken."""
     return sum(each.decision.done for each in fleet.hosts)
 
 
-def to_drain_count(fleet: FleetVerdict) -> int:
-    """Give how many nodes the verdict wants drained, done or not."""
-    return sum(each.decision.action is Action.DRAIN for each in fleet.hosts)
+def wanted_count(fleet: FleetVerdict, actions: tuple[Action, ...] = ACTIONS) -> int:
+    """Give how many steps of these kinds the verdict wants, done or not."""
+    return sum(each.decision.action in actions for each in fleet.hosts)
 
 
-def _told(host: HostVerdict, why: str) -> HostVerdict:
-    if host.decision.action is not Action.DRAIN:
+def _told(host: HostVerdict, action: Action, why: str) -> HostVerdict:
+    if host.decision.action is not action:
         return host
     return host._replace(decision=host.decision._replace(why=why, done=False))
 
 
 def _after(host: HostVerdict, outcome: Outcome) -> HostVerdict:
     if outcome.error is None:
-        done = outcome.action is Action.DRAIN
+        done = outcome.action in ACTIONS
         decision = host.decision._replace(action=outcome.action, why=outcome.why, done=done)
         return host._replace(decision=decision, slurm=outcome.after or host.slurm)
     if isinstance(outcome.error, Refused):  # somebody changed the node's state since the whole fleet was read

@@ -25,6 +25,7 @@ from mpsfleet.slurm.reports import Finding, Garbage, HostReport, Report
 if TYPE_CHECKING:
     from mpsfleet.slurm.drift import Registry
 
+FAILING, WELL, UNWELL, UNASKED = "failing", "well", "unwell", "unasked"
 _GPU = re.compile(r"gpu ?([0-9]{1,3})\b", re.IGNORECASE)
 _INDEX = re.compile(r"[0-9]{1,3}")
 
@@ -40,10 +41,19 @@ class SlurmView(NamedTuple):
 class Decision(NamedTuple):
     """What is to be done to the host's node, why, and whether it was done."""
 
-    action: Action  # DRAIN or NONE
+    action: Action  # DRAIN, UNDRAIN or NONE
     why: str
-    reason: DrainReason | None = None
+    reason: DrainReason | None = None  # to be written, or of the drain to be ended
     done: bool = False
+
+
+class Audit(NamedTuple):
+    """What a host's report counts for: a finding that drains, nothing critical or unknown, other trouble, no answer."""
+
+    state: str = UNASKED  # FAILING, WELL, UNWELL or UNASKED
+    words: str = ""  # the sentence of what drains
+    times: int = 1  # how often in a row the node itself found it so
+    stamp: int = 0  # when the node published it, seconds since 1970; 0 where it was asked just now
 
 
 class HostVerdict(NamedTuple):
@@ -55,6 +65,7 @@ class HostVerdict(NamedTuple):
     notices: tuple[Notice, ...]
     decision: Decision
     slurm: Node | None = None
+    audit: Audit = Audit()
 
     @property
     def message(self) -> str:
@@ -69,11 +80,12 @@ class FleetVerdict(NamedTuple):
     verdict: str
     slurm: SlurmView
     hosts: tuple[HostVerdict, ...]
+    troubles: tuple[str, ...] = ()  # what kept the run from acting, sentences
 
 
 def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) -> FleetVerdict:
     """Join reports and Slurm's nodes. Equal inputs give an equal verdict; `who` is the name our drains bear."""
-    claims = collections.Counter(each.node for each in reports)
+    claims = collections.Counter(each.node for each in reports if not _is_elsewhere(each, slurm))
     names = collections.Counter(each.host for each in reports)
     known = drift.registry(slurm.table, claims)
     hosts = tuple(_host(each, slurm, known, who, (names[each.host], claims[each.node])) for each in reports)
@@ -82,7 +94,7 @@ def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) ->
 
 
 def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None, times: tuple[int, int]) -> HostVerdict:
-    doubts = _map_notices(given, *times)
+    doubts = _elsewhere_notices(given, slurm) or _map_notices(given, *times)
     name = given.node if not doubts else None
     told = doubts or _report_notices(given)
     if slurm.error is None and name is not None:
@@ -90,7 +102,33 @@ def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None,
     node = known.by_name.get(name) if name is not None else None
     decision = _decide(given, slurm, node, who, is_mapped=name is not None)
     told.sort(key=lambda each: rank(each.severity))
-    return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node)
+    return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node, _audit(given, name))
+
+
+def _audit(given: HostReport, name: str | None) -> Audit:
+    report = usable_report(given) if name is not None else None
+    if report is None:
+        return Audit()
+    cause = draining_finding(report)
+    if cause is not None:
+        return Audit(FAILING, cause[0].message, given.times, given.stamp)
+    state = {"ok": WELL, "warn": WELL, "unknown": UNASKED}.get(report.verdict, UNWELL)
+    return Audit(state, "", given.times, given.stamp)
+
+
+def _is_elsewhere(given: HostReport, slurm: SlurmView) -> bool:
+    return given.cluster is not None and slurm.cluster is not None and given.cluster != slurm.cluster
+
+
+def _elsewhere_notices(given: HostReport, slurm: SlurmView) -> list[Notice]:
+    """Say so of a host of another cluster, whose node names may be the same; then nothing of it is joined."""
+    if not _is_elsewhere(given, slurm):
+        return []
+    sentence = (
+        f"The inventory has this host in cluster {show(given.cluster)}, and slurmctld is {show(slurm.cluster)}'s."
+    )
+    fix = "Run the play once for each cluster (--limit), each with its own mps_slurm_cluster and mps_slurm_controller."
+    return [Notice("unknown", sentence, fix)]
 
 
 def _map_notices(given: HostReport, named: int, claimed: int) -> list[Notice]:
