@@ -36,13 +36,13 @@ def tell(*, is_verbose: bool) -> None:
 
     say("4. Break three nodes in three ways.")
     teller.shell("lab/lab", "break", "n1", "percentage-tampered")
-    teller.shell("lab/lab", "break", "n2", "daemon-stopped")
+    teller.shell("lab/lab", "break", "n2", "daemon-killed")
     teller.shell("lab/lab", "break", "n3", "directory-deleted")
 
     say("5. Audit again, and let it drain what would fail jobs. n2 and n3 are drained. n1 is not: what a user can "
         "do to a node never drains it, or any user could empty the cluster.")  # fmt: skip
     teller.play("check_mps_health", "-e", "trigger_drain=true", code=2, expect="2 critical, 1 warn, 1 ok")
-    teller.shell(*_on("ctl"), "sinfo", "-R", "--format=%40E %10u %N", expect="mpsfleet: daemon-wedged")
+    teller.shell(*_on("ctl"), "sinfo", "-R", "--format=%40E %10u %N", expect="mpsfleet: daemon-absent")
 
     say("6. Repair. n1 needs no restart: deploying again sets the value back. n2 and n3 are emptied, reset, "
         "audited and given back to Slurm, one after the other.")  # fmt: skip
@@ -86,7 +86,7 @@ NEXT = """\
 What to try next:
   ./dev demo --lab --keep                      the same, and the cluster stays up
   lab/lab faults                               what else can be broken
-  build/mpsfleet.pyz explain daemon-wedged     what a finding means
+  build/mpsfleet.pyz explain daemon-absent     what a finding means
   docs/how-to/deploy.md                        your own cluster"""
 
 WHILE_IT_IS_UP = f"""\

@@ -43,14 +43,14 @@ def tell(*, is_verbose: bool) -> None:
 
     say("4. Break three nodes in three ways.")
     teller.shell("mpsfleet", "sim", "break", "n1", "percentage-tampered")
-    teller.shell("mpsfleet", "sim", "break", "n2", "daemon-stopped")
+    teller.shell("mpsfleet", "sim", "break", "n2", "daemon-killed")
     teller.shell("mpsfleet", "sim", "break", "n3", "directory-deleted")
 
     say("5. Audit again, and let it drain (`trigger_drain`): Slurm then sends no more jobs to nodes where they would "
         "fail. n2 and n3 are drained, and the reason is in Slurm. n1 is not: what a user can do to a node never drains "
         "it, or any user could empty the cluster.")  # fmt: skip
     teller.play("check_mps_health", "-e", "trigger_drain=true", code=2, expect="2 critical, 1 warn, 1 ok")
-    teller.shell(*_on("ctl"), "sinfo", "-R", "--format=%40E %10u %N", expect="mpsfleet: daemon-wedged")
+    teller.shell(*_on("ctl"), "sinfo", "-R", "--format=%40E %10u %N", expect="mpsfleet: daemon-absent")
 
     say("6. Repair. n1 needs no restart: deploying again sets the value back. n2 and n3 are reset while they are "
         "drained and empty, audited, and given back to Slurm, one after the other.")  # fmt: skip
@@ -108,7 +108,7 @@ def _surroundings() -> dict[str, str]:
 NEXT = """\
 What to try next:
   ./dev demo --keep                            the same, and the fleet stays up for you to break
-  .venv/bin/mpsfleet explain daemon-wedged     what a finding means, and what to do
+  .venv/bin/mpsfleet explain daemon-absent     what a finding means, and what to do
   docs/how-to/deploy.md                        your own cluster
   sudo ./dev demo --lab                        the same on a real Slurm, systemd and MPS daemon (Debian, root)"""
 

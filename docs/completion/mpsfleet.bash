@@ -5,7 +5,7 @@ _mpsfleet_words() {
     case "$1" in
         "") echo "node slurm sim explain --version --root --help" ;;
         "node") echo "audit apply remove reset quiesce unquiesce acknowledge prepare" ;;
-        "slurm") echo "nodes drain undrain verdict lint" ;;
+        "slurm") echo "nodes drain undrain verdict history lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
         "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
@@ -16,9 +16,10 @@ _mpsfleet_words() {
         "node acknowledge") echo "--dry-run --json --help" ;;
         "node prepare") echo "--dry-run --json --help" ;;
         "slurm nodes") echo "--json --help" ;;
-        "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
-        "slurm undrain") echo "--json --cluster --dry-run --help" ;;
-        "slurm verdict") echo "--json --reports --trigger-drain --max-drained --max-drained-partition --cluster --dry-run --help" ;;
+        "slurm drain") echo "--json --code --gpu --wait --ledger --cluster --dry-run --help" ;;
+        "slurm undrain") echo "--json --ledger --cluster --dry-run --help" ;;
+        "slurm verdict") echo "--json --reports --trigger-drain --trigger-undrain --drain-after --undrain-after --strikes --max-drained --max-drained-partition --max-drained-hour --ledger --cluster --dry-run --help" ;;
+        "slurm history") echo "--json --ledger --help" ;;
         "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --shared --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;
         "sim down") echo "--help" ;;
@@ -39,8 +40,12 @@ _mpsfleet_values() {
         "node audit --record") echo "FILE" ;;
         "node audit --replay") echo "FILE" ;;
         "node apply --config") echo "-" ;;
-        "slurm drain --code") echo "compute-mode-prohibited daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-ecc gpu-error gpu-lost gpu-missing gpu-requires-reset gpu-xid mps-package-missing nvidia-smi-wedged reset" ;;
+        "slurm drain --code") echo "compute-mode-prohibited daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded flapping gpu-ecc gpu-error gpu-lost gpu-missing gpu-requires-reset gpu-xid mps-package-missing nvidia-smi-wedged reset" ;;
+        "slurm drain --ledger") echo "FILE" ;;
+        "slurm undrain --ledger") echo "FILE" ;;
         "slurm verdict --reports") echo "FILE" ;;
+        "slurm verdict --ledger") echo "FILE" ;;
+        "slurm history --ledger") echo "FILE" ;;
         "slurm lint --slurm-conf") echo "FILE" ;;
         "slurm lint --gres-conf") echo "FILE" ;;
         "slurm lint --gpus-json") echo "FILE" ;;

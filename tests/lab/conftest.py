@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from clusterlab.record import Record
     from clusterlab.wanted import Wanted
 
+LEDGER = "/var/spool/slurmctld/mpsfleet"  # beside slurmctld's own state
 NODES = 4
 GPUS = 4
 KINDS = "a100:4,a100:2+t4:2,a100:1,0"
@@ -215,6 +216,7 @@ def put_right(fleet: Fleet) -> None:
     """Undo what a test has done: jobs, faults, drains; then reset what is not well."""
     cluster = fleet.cluster
     cluster.mend(cluster.controller)
+    cluster.must(cluster.controller, "rm", "-rf", LEDGER)
     for user in ("alice", "bob"):
         cluster.must(cluster.controller, "scancel", f"--user={user}")
     fleet.wait_for("no jobs")

@@ -138,7 +138,7 @@ def test_an_inventory_name_that_is_not_slurms_is_mapped_and_drains_the_right_nod
     inventory.write_text(text.replace("\nn2 ", "\ngpu-b.example.org mps_slurm_node_name=n2 "))
     fleet.cluster.break_("n2", "daemon-stopped")
 
-    audit = fleet.play("check_mps_health", inventory=inventory, trigger_drain=True)
+    audit = fleet.play("check_mps_health", inventory=inventory, trigger_drain=True, mps_drain_after=1)
 
     assert audit.rc != 0
     assert fleet.reason("n2").startswith("mpsfleet: daemon-wedged")

@@ -104,7 +104,7 @@ def test_a_drain_follows_what_makes_jobs_fail_and_a_reset_brings_the_nodes_back(
     fleet.cluster.break_("n3", "directory-deleted")
     fleet.cluster.break_("n4", "percentage-tampered")
 
-    audit = fleet.play("check_mps_health", trigger_drain="true")
+    audit = fleet.play("check_mps_health", trigger_drain="true", mps_drain_after=1)
 
     assert audit.rc != 0
     assert fleet.reason("n2").startswith("mpsfleet: daemon-wedged [root@")

@@ -21,19 +21,29 @@ from ansible_collections.mpsfleet.mps.plugins.plugin_utils.audits import SCHEMA,
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.carried_program import run_module
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.outcome import local_answer, printed_lines, registered_result
 from ansible_collections.mpsfleet.mps.plugins.plugin_utils.printable import printable
-from ansible_collections.mpsfleet.mps.plugins.plugin_utils.trigger_drain import is_drain_wanted
+from ansible_collections.mpsfleet.mps.plugins.plugin_utils.triggers import is_wanted
 
 if TYPE_CHECKING:
     from ansible.playbook.play import Play
 
+POLICY = (
+    "max_drained",
+    "max_drained_partition",
+    "max_drained_hour",
+    "drain_after",
+    "undrain_after",
+    "strikes",
+    "ledger",
+)
 ARGUMENTS = {
     "audit_result": {"type": "str", "default": "mps_audit_result"},
     "trigger_drain": {"type": "raw", "default": False},
     "cluster": {"type": "str"},
-    "max_drained": {"type": "str"},
-    "max_drained_partition": {"type": "str"},
+    "trigger_undrain": {"type": "raw", "default": False},
+    **{name: {"type": "str"} for name in POLICY},
     "timeout": {"type": "float", "default": 120},
 }
+TRIGGERS = ("trigger_drain", "trigger_undrain")
 CONTROLLERS = "slurm_master"
 EACH_HOST_STRATEGIES = ("free", "host_pinned")  # and what others derive from them, such as mitogen_free
 COLORS = {
@@ -55,11 +65,12 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         _result, arguments = self.validate_argument_spec(ARGUMENTS)
         self._refuse_what_cannot_judge_all()
-        is_wanted = _is_drain_wanted(arguments["trigger_drain"])
+        wanted = {name: _is_wanted(name, arguments[name]) for name in TRIGGERS}
         hosts, problems, held_back = _entries(variables, arguments["audit_result"])
-        answer = self._answer(hosts, arguments, variables, is_wanted=is_wanted and not held_back)
-        if is_wanted and held_back:
-            answer["lines"].append(f"nothing is drained, since mps_enabled is false for {', '.join(held_back)}")
+        allowed = dict.fromkeys(TRIGGERS, False) if held_back else wanted
+        answer = self._answer(hosts, {**arguments, **allowed}, variables)
+        if any(wanted.values()) and held_back:
+            answer["lines"].append(f"nothing is changed, since mps_enabled is false for {', '.join(held_back)}")
         for line in printed_lines(answer, problems):
             Display().display(line, color=_color(line))
         return registered_result(answer, problems)
@@ -78,7 +89,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(message)
 
     def _answer(
-        self, hosts: list[dict[str, Any]], arguments: dict[str, Any], variables: dict[str, Any], *, is_wanted: bool
+        self, hosts: list[dict[str, Any]], arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
         controllers = variables.get("groups", {}).get(CONTROLLERS) or ()
         controller = self._task.delegate_to
@@ -88,11 +99,7 @@ class ActionModule(ActionBase):
             message = f"mps_verdict must be delegated to a host of the group {CONTROLLERS}, and not to {controller}."
             raise AnsibleActionFail(message)
         needed = {
-            "trigger_drain": is_wanted,
-            "cluster": arguments["cluster"],
-            "max_drained": arguments["max_drained"],
-            "max_drained_partition": arguments["max_drained_partition"],
-            "timeout": arguments["timeout"],
+            **{name: arguments[name] for name in (*TRIGGERS, "cluster", *POLICY, "timeout")},
             "reports": json.dumps({"schema": SCHEMA, "hosts": hosts}),
         }
         try:
@@ -114,9 +121,9 @@ def _color(line: str) -> str | None:
     return COLORS.get(pieces[1]) if len(pieces) > 1 else None
 
 
-def _is_drain_wanted(value: Any) -> bool:
+def _is_wanted(name: str, value: Any) -> bool:
     try:
-        return is_drain_wanted(value)
+        return is_wanted(name, value)
     except ValueError as error:
         raise AnsibleActionFail(str(error)) from error
 
@@ -142,7 +149,8 @@ def _entries(variables: dict[str, Any], audit_result: str) -> tuple[list[dict[st
         raw = hostvars.raw_get(host)
         node = str(_variable(hostvars, host, raw, "mps_slurm_node_name") or host.split(".")[0])
         registered = raw.get(audit_result)
-        entries.append(host_entry(host, node, registered))
+        cluster = _variable(hostvars, host, raw, "mps_slurm_cluster")
+        entries.append(host_entry(host, node, registered, str(cluster or "")))
         if isinstance(registered, Mapping) and registered.get("problem"):
             problems[host] = printable(registered["problem"], 400)
         if str(_variable(hostvars, host, raw, "mps_enabled")).lower() in ("false", "no", "0"):

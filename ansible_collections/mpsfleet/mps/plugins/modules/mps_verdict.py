@@ -48,6 +48,35 @@ options:
     description:
       - The same for each partition. By default V(50%), and at least 3 nodes.
     type: str
+  max_drained_hour:
+    description:
+      - How many of the cluster's nodes with GPUs may be drained within an hour. By default V(25%), and at least 3.
+    type: str
+  trigger_undrain:
+    description:
+      - Whether to give back the nodes that mpsfleet drained for a finding, that are free, and that were found well
+        O(undrain_after) times in a row. As O(trigger_drain).
+    type: raw
+    default: false
+  drain_after:
+    description:
+      - How many audits in a row must find a node failing before it is drained. By default one, and two for what one
+        look can see wrongly.
+    type: str
+  undrain_after:
+    description:
+      - How many audits in a row must find a node well before it is given back. By default 2.
+    type: str
+  strikes:
+    description:
+      - With its so-manieth drain in a week a node is left to a person, with the reason V(flapping). V(0) is never. By
+        default 3.
+    type: str
+  ledger:
+    description:
+      - The controller's directory where it is kept what was drained, when and why. By default C(mpsfleet) in
+        slurmctld's C(StateSaveLocation), or else V(/var/lib/mpsfleet).
+    type: str
   reports:
     description:
       - The reports as JSON. Set by the action plugin; leave it out.
@@ -131,6 +160,16 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.mpsfleet.mps.plugins.module_utils import program
 
+POLICY = (
+    "max_drained",
+    "max_drained_partition",
+    "max_drained_hour",
+    "drain_after",
+    "undrain_after",
+    "strikes",
+    "ledger",
+)
+
 
 def main() -> None:
     """Run the module."""
@@ -140,8 +179,8 @@ def main() -> None:
             audit_result={"type": "str", "default": "mps_audit_result"},
             trigger_drain={"type": "raw", "default": False},
             cluster={"type": "str"},
-            max_drained={"type": "str"},
-            max_drained_partition={"type": "str"},
+            trigger_undrain={"type": "raw", "default": False},
+            **{name: {"type": "str"} for name in POLICY},
             reports={"type": "str"},
             timeout={"type": "float", "default": 120},
         ),
@@ -149,11 +188,10 @@ def main() -> None:
         no_log=True,
     )
     words = ("slurm", "verdict", "--reports", "-", "--json")
-    if module.params["trigger_drain"] is True:
-        words += ("--trigger-drain",)
-    if module.params["cluster"]:
-        words += ("--cluster", module.params["cluster"])
-    for name in ("max_drained", "max_drained_partition"):
+    for name in ("trigger_drain", "trigger_undrain"):
+        if module.params[name] is True:
+            words += (f"--{name.replace('_', '-')}",)
+    for name in ("cluster", *POLICY):
         if module.params[name]:
             words += (f"--{name.replace('_', '-')}", module.params[name])
     if module.check_mode:

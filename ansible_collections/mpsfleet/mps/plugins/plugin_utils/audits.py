@@ -29,13 +29,13 @@ class InvalidReport(Exception):
     """A node's report is not what the program prints. One sentence."""
 
 
-def host_entry(host: str, node: str, registered: Any) -> dict[str, Any]:
+def host_entry(host: str, node: str, registered: Any, cluster: str = "") -> dict[str, Any]:
     """Return one host of the program's reports input, for what `mps_audit` registered (None where nothing was).
 
-    Exactly one of `report` and `error` is null.
+    Exactly one of `report` and `error` is null. `cluster`: the inventory's, "" where it names none.
     """
     report, error = _report_or_error(registered)
-    return {"host": host, "node": node, "report": report, "error": error}
+    return {"host": host, "node": node, "report": report, "error": error, "cluster": cluster or None}
 
 
 def _report_or_error(registered: Any) -> tuple[dict[str, Any] | None, str | None]:

@@ -65,6 +65,12 @@ def test_a_hosts_name_in_slurm_can_be_set_and_may_be_a_template() -> None:
     assert [each["node"] for each in found] == ["gpu1", "templated mps_slurm_node_name of h2"]
 
 
+def test_a_host_is_of_the_cluster_that_the_inventory_gives_it() -> None:
+    found, _problems, _held_back = entries(n1={"mps_slurm_cluster": "lab"}, n2={"mps_slurm_cluster": ""}, n3={})
+
+    assert [each["cluster"] for each in found] == ["lab", None, None]
+
+
 @pytest.mark.parametrize("value", [False, "false", "no", "0", 0])
 def test_a_host_with_the_kill_switch_is_named(value: Any) -> None:
     assert entries(n1={"mps_enabled": value}, n2={"mps_enabled": True}, n3={})[2] == ["n1"]
@@ -97,8 +103,8 @@ def test_it_accepts_strategies_that_run_a_task_for_all_hosts(strategy: str) -> N
 
 
 def answer(made: mps_verdict.ActionModule, *controllers: str) -> dict[str, Any]:
-    arguments = {"cluster": None, "timeout": 1, "max_drained": "10", "max_drained_partition": None}
-    return made._answer([], arguments, {"groups": {"slurm_master": list(controllers)}}, is_wanted=True)
+    arguments = {**dict.fromkeys(mps_verdict.ARGUMENTS), "timeout": 1, "max_drained": "10", "trigger_drain": True}
+    return made._answer([], arguments, {"groups": {"slurm_master": list(controllers)}})
 
 
 def test_without_a_controller_in_the_inventory_slurm_is_unknown() -> None:

@@ -111,4 +111,10 @@ def test_an_audited_host_has_a_report_and_no_error() -> None:
     ],
 )
 def test_a_host_without_a_report_says_why(registered: Any, error: str) -> None:
-    assert audits.host_entry("h1", "n1", registered) == {"host": "h1", "node": "n1", "report": None, "error": error}
+    assert audits.host_entry("h1", "n1", registered) == {
+        "host": "h1",
+        "node": "n1",
+        "report": None,
+        "error": error,
+        "cluster": None,
+    }

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The variable `trigger_drain`, as people set it: on the command line (always a string), in YAML, or not at all."""
+"""The variables `trigger_drain` and `trigger_undrain`, as people set them: by command or YAML, or not at all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _WORDS = {
 }
 
 
-def is_drain_wanted(value: Any) -> bool:
-    """Return whether `trigger_drain` asks for drains. ValueError, one sentence, where it says neither yes nor no."""
+def is_wanted(name: str, value: Any) -> bool:
+    """Return whether a trigger asks for something. ValueError, one sentence, where it says neither yes nor no."""
     if value is None or isinstance(value, (bool, int, str)):
         known = _WORDS.get(str(value).strip().lower())
         if known is not None:
             return known
-    message = f'trigger_drain is "{printable(value, 40)}"; it must be true or false.'
+    message = f'{name} is "{printable(value, 40)}"; it must be true or false.'
     raise ValueError(message)
