@@ -21,7 +21,7 @@ LINES = 350
 TABLES = {"src/mpsfleet/codes.py"}  # one table, a row a code: nothing to part
 
 SHARED = ("mpsfleet.errors", "mpsfleet.codes", "mpsfleet.program", "mpsfleet.show", "mpsfleet.tuples")
-VALUES = ("gres", "names", "nodes", "reasons")  # Slurm's values, which a node may know
+VALUES = ("gres", "names", "nodes", "publication", "reasons")  # Slurm's values, which a node may know
 SLURMS = tuple(f"mpsfleet.slurm.{each}" for each in VALUES)
 NODE_DOOR = "node/host"
 SLURM_DOOR = ("slurm/child.py", "slurm/commands.py")

@@ -8,7 +8,6 @@ host without a report, not garbage, not a Slurm that could not be asked.
 from __future__ import annotations
 
 import collections
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet import codes
@@ -19,15 +18,14 @@ from mpsfleet.slurm.drains import Action
 from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
 from mpsfleet.slurm.notices import Notice, highest, rank, worst
-from mpsfleet.slurm.reasons import MOST_GPU, DrainReason
+from mpsfleet.slurm.publication import gpu_of
 from mpsfleet.slurm.reports import Finding, Garbage, HostReport, Report
 
 if TYPE_CHECKING:
     from mpsfleet.slurm.drift import Registry
+    from mpsfleet.slurm.reasons import DrainReason
 
 FAILING, WELL, UNWELL, UNASKED = "failing", "well", "unwell", "unasked"
-_GPU = re.compile(r"gpu ?([0-9]{1,3})\b", re.IGNORECASE)
-_INDEX = re.compile(r"[0-9]{1,3}")
 
 
 class SlurmView(NamedTuple):
@@ -179,7 +177,7 @@ def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
     """Give the finding that drains, with its GPU's index: the first by the order of codes.py, then of the GPUs."""
     place = {code: number for number, code in enumerate(codes.BY_NAME)}
     causes = [
-        (place[each.code], -1 if (gpu := _gpu(each)) is None else gpu, number, each)
+        (place[each.code], -1 if (gpu := gpu_of(each.subject, each.evidence)) is None else gpu, number, each)
         for number, each in enumerate(report.findings)
         if each.severity == "critical" and each.origin == "node" and each.code in place
         if codes.BY_NAME[each.code].drain
@@ -188,14 +186,6 @@ def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
         return None
     _, gpu, _, finding = min(causes, key=lambda each: each[:3])
     return finding, None if gpu < 0 else gpu
-
-
-def _gpu(finding: Finding) -> int | None:
-    """Read the GPU's index from the subject ("gpu 2") or the evidence; anything else names none."""
-    match = _GPU.match(finding.subject)
-    words = [match.group(1)] if match else [value for key, value in finding.evidence if key in ("gpu", "index")]
-    numbers = [int(each) for each in words if _INDEX.fullmatch(each)]
-    return numbers[0] if numbers and numbers[0] <= MOST_GPU else None
 
 
 def _decide(given: HostReport, slurm: SlurmView, node: Node | None, who: str | None, *, is_mapped: bool) -> Decision:
