@@ -18,7 +18,7 @@ _mpsfleet_words() {
         "slurm nodes") echo "--json --help" ;;
         "slurm drain") echo "--json --code --gpu --wait --ledger --cluster --dry-run --help" ;;
         "slurm undrain") echo "--json --ledger --cluster --dry-run --help" ;;
-        "slurm verdict") echo "--json --reports --trigger-drain --trigger-undrain --drain-after --undrain-after --strikes --max-drained --max-drained-partition --max-drained-hour --ledger --cluster --dry-run --help" ;;
+        "slurm verdict") echo "--json --reports --published --trigger-drain --trigger-undrain --drain-after --undrain-after --strikes --max-drained --max-drained-partition --max-drained-hour --ledger --cluster --dry-run --help" ;;
         "slurm history") echo "--json --ledger --help" ;;
         "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --shared --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;

@@ -72,7 +72,11 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     _writes(undrain)
 
     verdict = _verb(verbs, "verdict", "Judge a fleet by its nodes' reports and Slurm's view.")
-    verdict.add_argument("--reports", required=True, metavar="FILE|-", help="the reports as JSON; - is standard input")
+    source = verdict.add_mutually_exclusive_group(required=True)
+    source.add_argument("--reports", metavar="FILE|-", help="the reports as JSON; - is standard input")
+    source.add_argument(
+        "--published", action="store_true", help="judge by what the nodes published in Slurm themselves"
+    )
     _policy(verdict)
     _writes(verdict)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Callable
 
 from mpsfleet.errors import VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.show import show
-from mpsfleet.slurm import fleet_run, history, lines, reasons, reports, steps
+from mpsfleet.slurm import fleet_run, history, lines, published, reasons, reports, steps
 from mpsfleet.slurm.arguments import parse
 from mpsfleet.slurm.budget import Budget
 from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
@@ -30,6 +30,9 @@ from mpsfleet.slurm.steps import REAL_CLOCK, NotAsked, Outcome, Terms
 
 if TYPE_CHECKING:
     import argparse
+
+    from mpsfleet.slurm.nodes import NodeTable
+    from mpsfleet.slurm.reports import HostReport
 
 _SENTENCE = 2000  # characters of one sentence on standard error
 
@@ -92,6 +95,10 @@ def _note(words: argparse.Namespace, door: Scontrol, outcome: Outcome) -> None:
         door.tell(f"{show(outcome.node)} was {outcome.action.value}ed, and the ledger does not say so: {trouble}")
 
 
+def _published(table: NodeTable) -> tuple[HostReport, ...]:
+    return published.reports(table, time.time())
+
+
 def _history(words: argparse.Namespace, door: Scontrol) -> int:
     found = fleet_run.read_ledger(door, words.ledger, door.root)
     nodes, now = tuple(words.nodes), time.time()
@@ -115,7 +122,7 @@ def _finish(outcome: Outcome, *, as_json: bool) -> int:
 
 
 def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
-    given = reports.read(read_reports(words.reports, door.caller))
+    given = () if words.published else reports.read(read_reports(words.reports, door.caller))
     limits = Budget(words.max_drained, words.max_drained_partition, words.max_drained_hour)
     orders = Orders(
         own_name(door.caller.acting_uid),
@@ -127,7 +134,7 @@ def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
         words.ledger,
         door.root,
     )
-    fleet, changed = fleet_run.run(lambda _: given, door, orders)
+    fleet, changed = fleet_run.run(_published if words.published else lambda _: given, door, orders)
     if words.json:
         _print_json(lines.as_json(fleet, changed=changed))
     else:

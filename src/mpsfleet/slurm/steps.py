@@ -77,6 +77,7 @@ class Outcome:
     after: Node | None = None
     error: MpsfleetError | None = None
     dry_run: bool = False
+    was_silent: bool = False  # scontrol did not end in time when it was told to act
 
     @property
     def exit_code(self) -> int:
@@ -160,7 +161,7 @@ def _act(door: Door, before: Node, decision: Decision) -> Outcome:
         f"{action.value} of {name} requested but not in effect: its state is {show(after.state.raw, 80)}, "
         f"its reason {show(after.reason.text) if after.reason else 'empty'}{f' (scontrol: {told})' if told else ''}.",
     )
-    return Outcome(name, action, decision.why, changed, before, after, failed)
+    return Outcome(name, action, decision.why, changed, before, after, failed, was_silent=isinstance(done, Unreadable))
 
 
 def _is_in_effect(after: Node, decision: Decision) -> bool:

@@ -41,7 +41,7 @@ def carry_out(fleet: FleetVerdict, door: Door, who: str | None, actions: tuple[A
                 outcome = steps.drain(door, host.node, decision.reason, terms)
             else:
                 outcome = steps.undrain_and_leave(door, host.node, terms)
-            has_lost_slurm = isinstance(outcome.error, NotAsked)
+            has_lost_slurm = isinstance(outcome.error, NotAsked) or outcome.was_silent
             hosts.append(_after(host, outcome))
     return _with_hosts(fleet, hosts)
 
