@@ -28,7 +28,13 @@ EVENTS = st.builds(
     Event, TIMES, st.sampled_from(ledger.WHATS), st.text(max_size=40), st.text(max_size=40), st.sampled_from(ledger.BYS)
 )
 ENTRIES = st.builds(
-    Entry, st.integers(0, 99), st.integers(0, 99), TIMES, st.integers(0, 2**40), st.lists(EVENTS, max_size=4).map(tuple)
+    Entry,
+    st.integers(0, 99),
+    st.integers(0, 99),
+    TIMES,
+    st.integers(0, 2**40),
+    st.booleans(),
+    st.lists(EVENTS, max_size=4).map(tuple),
 )
 LEDGERS = st.builds(
     Ledger, st.text(max_size=20), st.dictionaries(st.from_regex(r"n[0-9]{1,4}", fullmatch=True), ENTRIES, max_size=5)
@@ -46,6 +52,7 @@ def whole(**changes: Any) -> str:
         "well": 0,
         "at": 1.0,
         "stamp": 0,
+        "overruled": False,
         "events": [[1.0, "drained", OURS, "", "verdict"]],
         **changes,
     }
@@ -68,6 +75,7 @@ BROKEN = {
     "an event that is none": whole(events=[["drained"]]),
     "an unknown event": whole(events=[[1.0, "rebooted", "", "", "verdict"]]),
     "one more member": whole(more=1),
+    "a truth that is none": whole(overruled="no"),
 }
 
 

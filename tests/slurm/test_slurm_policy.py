@@ -199,6 +199,20 @@ def test_a_lost_ledger_costs_the_counts_and_no_drain(code: str) -> None:
     assert [lab.audit(IS_WELL).action for _ in range(2)] == [Action.NONE, Action.UNDRAIN]
 
 
+@pytest.mark.parametrize(("state", "reason"), [("IDLE", None), ("IDLE+DRAIN", "my own reasons"), ("MIXED", None)])
+def test_who_ends_or_changes_our_drain_of_a_failing_node_is_not_fought(state: str, reason: str | None) -> None:
+    lab = Cluster(known("n1"))
+    lab.audit(FAILS)
+    lab.slurm(state, reason)
+    told = [lab.audit(each) for each in (FAILS, UNASKED, FAILS)]
+    lab.slurm("IDLE")
+    told += [lab.audit(FAILS, DAY_S) for _ in range(3)]
+    assert {each.action for each in told} == {Action.NONE}
+    assert "is left as they have it" in told[-1].why
+    lab.audit(IS_WELL)
+    assert lab.audit(FAILS).action is Action.DRAIN
+
+
 def test_a_drain_that_others_ended_is_written_down_and_counts_as_a_strike() -> None:
     lab = Cluster(known("n1"))
     lab.audit(FAILS)
@@ -250,6 +264,7 @@ def test_a_clock_that_jumps_drains_nothing_and_brings_nothing_back_early(jump_s:
         lab.audit(FAILS)
         if len(lab.ledger.entry("n1").drains_since(0)) < 2:
             lab.slurm("IDLE")
+            lab.audit(IS_WELL)
     assert lab.audit(IS_WELL, min(jump_s, 0)).action is Action.NONE
     assert lab.audit(IS_WELL).action is Action.NONE  # the second drain keeps it out
 
@@ -329,11 +344,13 @@ class Anything(RuleBasedStateMachine):
         self.nodes = {each: known(each, partitions=("p" if each < "n4" else "q",)) for each in NAMES}
         self.ledger, self.now = Ledger("lab"), T
         self.ours: set[str] = set()  # drained by a run of ours, and not changed by anybody since
-        self.drained_at: list[float] = []
+        self.overruled: set[str] = set()  # somebody changed that, and no audit since has found the node well
 
     def change(self, name: str, state: str, reason: str | None) -> None:
         told = None if reason is None else Reason(reason, "root", None)
         self.nodes[name] = dataclasses.replace(self.nodes[name], state=states.parse(state), reason=told)
+        if name in self.ours:
+            self.overruled.add(name)
         self.ours.discard(name)
 
     @rule(name=st.sampled_from(NAMES), reason=st.sampled_from(FOREIGN), base=st.sampled_from(["IDLE", "MIXED", "DOWN"]))
@@ -353,6 +370,7 @@ class Anything(RuleBasedStateMachine):
     @rule()
     def the_ledger_is_lost(self) -> None:
         self.ledger = Ledger("lab")
+        self.overruled.clear()
 
     @rule(seconds=st.sampled_from([1.0, 600.0, 4000.0, 8 * DAY_S, -100.0]))
     def time_passes(self, seconds: float) -> None:
@@ -386,11 +404,12 @@ class Anything(RuleBasedStateMachine):
                 base = "+".join([node.state.base.value, *sorted(node.state.flags), "DRAIN"])
                 self.change(name, base, str(decision.reason))
                 self.ours.add(name)
-                self.drained_at.append(self.now)
                 kept = noted(kept, name, DRAINED, decision.reason, (self.now, "", "verdict"))
             elif decision.action is Action.UNDRAIN:
+                self.ours.discard(name)
                 self.change(name, "IDLE", reasons.GIVEN_BACK)
                 kept = noted(kept, name, UNDRAINED, decision.reason, (self.now, "", "verdict"))
+        self.overruled -= {name for name, how in zip(NAMES, hows) if how in ("well", "warn")}
         self.ledger = kept
 
     def _check(self, fleet: FleetVerdict, hows: dict[str, str]) -> None:
@@ -398,6 +417,7 @@ class Anything(RuleBasedStateMachine):
         for host in fleet.hosts:
             node = self.nodes[host.host]
             if host.host in drained:
+                assert host.host not in self.overruled  # nobody is fought
                 assert hows[host.host] in CERTAINLY_FAILING  # unknown, well and a user's doing never drain
                 assert not node.state.is_drain  # so no reason that holds a node is ever written over
                 assert node.state.base is not states.Base.DOWN

@@ -55,6 +55,7 @@ class Entry(NamedTuple):
     well: int = 0  # audits in a row without anything critical or unknown, while the node is drained by us
     at: float = 0.0  # of the last audit that counted
     stamp: int = 0  # of the last publication that counted, so that none counts twice; 0 for none
+    overruled: bool = False  # others ended or changed our drain, and no audit since has found the node well
     events: tuple[Event, ...] = ()
 
     @property
@@ -69,7 +70,8 @@ class Entry(NamedTuple):
 
     def with_event(self, event: Event) -> Entry:
         """Give the entry with one more event; both counts begin anew."""
-        return self._replace(failing=0, well=0, events=(*self.events, event)[-MOST_EVENTS:])
+        events = (*self.events, event)[-MOST_EVENTS:]
+        return self._replace(failing=0, well=0, overruled=event.what == RELEASED, events=events)
 
     def drains_since(self, then: float) -> tuple[Event, ...]:
         """Give the drains for a finding at or after a time. A reset's drain, which a person asks for, is none."""
@@ -134,7 +136,7 @@ def to_text(ledger: Ledger) -> str:
 
 def _entry_json(entry: Entry) -> dict[str, object]:
     events = [[each.at, each.what, each.reason, each.words, each.by] for each in entry.events]
-    return {"failing": entry.failing, "well": entry.well, "at": entry.at, "stamp": entry.stamp, "events": events}
+    return {**entry._asdict(), "events": events}
 
 
 def from_text(text: str) -> Ledger:
@@ -158,13 +160,16 @@ def _name(name: str) -> str:
 
 
 def _entry(name: str, value: object) -> Entry:
-    if not isinstance(value, dict) or set(value) != {"failing", "well", "at", "stamp", "events"}:
+    if not isinstance(value, dict) or set(value) != set(Entry._fields):
         raise LedgerError(f"the entry of {name} has not the members of one")
     counts = [value[key] for key in ("failing", "well", "stamp")]
-    if not all(type(each) is int and each >= 0 for each in counts) or not isinstance(value["events"], list):
+    is_sound = all(type(each) is int and each >= 0 for each in counts) and isinstance(value["overruled"], bool)
+    if not is_sound or not isinstance(value["events"], list):
         raise LedgerError(f"the entry of {name} has a member of the wrong type")
     events = tuple(_event(name, each) for each in value["events"][-MOST_EVENTS:])
-    return Entry(min(counts[0], MOST_TIMES), min(counts[1], MOST_TIMES), _time(name, value["at"]), counts[2], events)
+    failing, well, stamp = counts
+    at, overruled = _time(name, value["at"]), bool(value["overruled"])
+    return Entry(min(failing, MOST_TIMES), min(well, MOST_TIMES), at, stamp, overruled, events)
 
 
 def _event(name: str, value: object) -> Event:

@@ -9,6 +9,7 @@ out. Equal inputs give equal decisions.
   row found nothing critical and nothing unknown. After the second drain in a week it stays out half an hour longer, and
   twice as long with each further one.
 - The third drain in a week hands the node over: its reason is then `flapping`, and a person gives it back.
+- A node whose drain somebody else ended or changed while it failed is left to them until an audit finds it well.
 - The budget (see `budget`) holds drains back, and never a node's way back.
 """
 
@@ -106,8 +107,9 @@ def _counted(entry: Entry, audit: Audit, node: Node, now: float) -> Entry:
         well = 0
     else:
         failing, well = 0, 0
-    return entry._replace(failing=min(failing, ledger.MOST_TIMES), well=min(well, ledger.MOST_TIMES), at=now,
-                          stamp=audit.stamp)  # fmt: skip
+    failing, well = min(failing, ledger.MOST_TIMES), min(well, ledger.MOST_TIMES)
+    overruled = entry.overruled and audit.state != WELL
+    return entry._replace(failing=failing, well=well, at=now, stamp=audit.stamp, overruled=overruled)
 
 
 def _decided(host: HostVerdict, entry: Entry, policy: Policy, who: str | None, now: float) -> Decision:
@@ -122,6 +124,12 @@ def _drain(decision: Decision, entry: Entry, policy: Policy, now: float) -> Deci
     reason = decision.reason
     if reason is None:
         return decision
+    if entry.overruled:
+        why = (
+            "Somebody ended or changed mpsfleet's drain of this node while it was failing, so it is left as they have "
+        )
+        why += "it until an audit finds it well. `mpsfleet slurm drain` drains it."
+        return decision._replace(action=Action.NONE, why=why, reason=None)
     wanted = policy.after or (2 if reason.code in codes.TWICE else 1)
     if entry.failing < wanted:
         why = f"Found failing {_times(entry.failing)}; it is drained when {wanted} audits in a row find it so."
