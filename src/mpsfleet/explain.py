@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from mpsfleet.cli import unknown_word
-from mpsfleet.codes import BY_NAME, CODES, RESET, Code
+from mpsfleet.codes import BY_NAME, CODES, FLAPPING, RESET, Code
 from mpsfleet.errors import OK
 
 _TAG = "mpsfleet:"
@@ -22,6 +22,12 @@ _RESET = f"""\
   The playbook reset_mps drained this node, and undrains it when the reset has been verified. If the run ended early,
   run it again for this node; it goes on from where it stopped.
 """
+_FLAPPING = f"""\
+{FLAPPING}: the node was drained too often within a week
+  mpsfleet drained it, gave it back when it was well, and had to drain it again; now it is left to you. What it was
+  drained for: `mpsfleet slurm history NODE`. When you know why: `mpsfleet slurm undrain NODE`.
+"""
+_REASONS = {RESET: _RESET, FLAPPING: _FLAPPING}
 
 
 def main(argv: list[str]) -> int:
@@ -34,12 +40,12 @@ def main(argv: list[str]) -> int:
     if words[0] in ("--help", "-h"):
         sys.stdout.write("usage: mpsfleet explain [CODE | REASON]   without one: all codes\n")
         return OK
-    if words[0] == RESET:
-        sys.stdout.write(_RESET)
+    if words[0] in _REASONS:
+        sys.stdout.write(_REASONS[words[0]])
         return OK
     found = BY_NAME.get(words[0])
     if found is None:
-        raise unknown_word("finding code", words[0], (*BY_NAME, RESET))
+        raise unknown_word("finding code", words[0], (*BY_NAME, *_REASONS))
     sys.stdout.write(_text(found))
     return OK
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,6 @@ from clusterlab.wanted import DEFAULT_SHARING, wanted  # noqa: E402
 from fleet import Fleet  # noqa: E402
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator, Sequence
 
     from clusterlab.record import Record
@@ -57,6 +57,11 @@ class Cluster(NamedTuple):
     ) -> subprocess.CompletedProcess[str]:
         """Run argv in a node as root, alice or bob (no shell); subprocess.TimeoutExpired after timeout seconds."""
         return access.run_in_node(self.lab, node, argv, user=user or "root", timeout_s=timeout, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str]) -> subprocess.Popen[str]:
+        """Start argv in a node as root, in the background; its streams are pipes."""
+        command = access.enter_argv(access.init_process(self.lab, node), argv, "root")
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
     def must(self, node: str, *argv: str, user: str | None = None, timeout: float = 60.0, stdin: str = "") -> str:
         """Run argv in a node and return its stdout; the test fails with both streams if it does not succeed."""
@@ -112,6 +117,14 @@ def kinds() -> Iterator[Cluster]:
     """Provide a second lab whose nodes differ: n1 four GPUs, n2 two of two types, n3 one, n4 none; gres/mps."""
     asked = _asked(len(KINDS.split(",")), KINDS)
     with provided(_lab_beside("k"), asked, lambda record: record.wanted == asked) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def eight() -> Iterator[Cluster]:
+    """Provide a lab of eight nodes with one GPU each, for what takes many nodes."""
+    asked = _asked(8, "1")
+    with provided(_lab_beside("e"), asked, lambda record: record.wanted == asked) as running:
         yield running
 
 
