@@ -139,6 +139,8 @@ def _notice(finding: Finding) -> Notice:
 
 def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
     """Give the finding that drains, with its GPU's index: the first by the order of codes.py, then of the GPUs."""
+    if all(each.severity != "critical" for each in report.findings):
+        return None
     place = {code: number for number, code in enumerate(codes.BY_NAME)}
     causes = [
         (place[each.code], -1 if (gpu := _gpu(each)) is None else gpu, number, each)
