@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
+from hypothesis import settings
+
 import report_schema
 from mpsfleet.node.model import Report
 from mpsfleet.node.render import json as render
 
 if TYPE_CHECKING:
     import pytest
+
+
+settings.register_profile("shared-machine", deadline=None)  # how long an example takes says more of what else runs
+settings.load_profile("shared-machine")
 
 
 def _is_made_as_published(make: Any) -> Any:
