@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from hypothesis import settings
 
 import report_schema
 from mpsfleet.node.model import Report
@@ -16,6 +19,14 @@ from mpsfleet.node.render import json as render
 
 if TYPE_CHECKING:
     import pytest
+
+
+# A run starts Python some hundred times. Without byte code each start would compile all that it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+settings.register_profile("shared-machine", deadline=None)  # how long an example takes says more of what else runs
+settings.load_profile("shared-machine")
 
 
 def _is_made_as_published(make: Any) -> Any:

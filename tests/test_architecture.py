@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -83,6 +84,7 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
+@functools.cache
 def read(path: Path) -> Module:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     relative = path.relative_to(PACKAGE)
@@ -96,7 +98,17 @@ def read(path: Path) -> Module:
     return Module(relative.as_posix(), frozenset(module for module, _, _ in found), frozenset(calls))
 
 
-MODULES = tuple(read(path) for path in sorted(PACKAGE.rglob("*.py")))
+PATHS = tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@pytest.fixture
+def module(request: pytest.FixtureRequest) -> Module:
+    """Give a source file, read when it is its turn: the other worker of a run has no use for it."""
+    return read(request.param)
+
+
+def modules() -> tuple[Module, ...]:
+    return tuple(map(read, PATHS))
 
 
 def foreign(module: Module, allowed: tuple[str, ...]) -> list[str]:
@@ -108,7 +120,7 @@ def foreign(module: Module, allowed: tuple[str, ...]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.name))
+@pytest.mark.parametrize("module", PATHS, ids=lambda path: str(path.relative_to(PACKAGE)), indirect=True)
 class TestEachModule:
     """One rule of the design each."""
 
@@ -140,7 +152,7 @@ class TestEachModule:
 
 def test_slurms_values_are_values() -> None:
     """What a node may import of Slurm's room leads, over any number of imports, to no door and no command line."""
-    by_name = {f"mpsfleet.{module.name[:-3].replace('/', '.')}": module for module in MODULES}
+    by_name = {f"mpsfleet.{module.name[:-3].replace('/', '.')}": module for module in modules()}
     reached, ahead = set(), set(SLURMS)
     while ahead:
         reached |= ahead

@@ -48,10 +48,11 @@ def interpreters() -> dict[tuple[int, int], str]:
     versions = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
     candidates = [path for path in (shutil.which(f"python{each}") for each in versions) if path]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates = [path for path in candidates if "/shims/" not in path]  # pyenv's own scripts, slow, before its Pythons
     candidates += [str(path) for path in sorted(pyenv.glob("*/bin/python"))]
     found = {}
-    for path in candidates:
-        result = run(path, "-c", "import sys; print('%d %d' % sys.version_info[:2])")
+    for path in {os.path.realpath(path): path for path in candidates}.values():
+        result = run(path, "-S", "-c", "import sys; print('%d %d' % sys.version_info[:2])")
         if result.returncode == 0:
             major, minor = result.stdout.split()
             found[int(major), int(minor)] = path

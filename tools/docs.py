@@ -16,6 +16,7 @@ import report_schema  # noqa: E402  needs the path above
 from mpsfleet.codes import CODES, RESET, Code  # noqa: E402  needs the path above
 from mpsfleet.sim.faults import FAULTS, Fault  # noqa: E402  needs the path above
 from mpsfleet.slurm.lint.rules import RULES, Rule  # noqa: E402  needs the path above
+from mpsfleet.slurm.state_table import BASES, FLAGS, JOB, Row, Step  # noqa: E402  needs the path above
 
 DOCS = REPOSITORY / "docs"
 USAGE = 64
@@ -76,6 +77,24 @@ What Slurm does was seen on 22.05.8; that a daemon ends, on 24.11.5 too.
 """
 
 
+STATES_HEAD = """\
+# Node states of Slurm
+
+Written by `./dev docs` from `src/mpsfleet/slurm/state_table.py`. `scontrol show nodes` prints a base state and flags,
+such as `MIXED+DRAIN`: there is no state DRAINED, but a node that is IDLE with the flag DRAIN. What mpsfleet does to a
+node needs its base state and every one of its flags to allow it. A word that is not here allows nothing but asking.
+
+- **drain**: mpsfleet may drain the node. Never over a drain that is there.
+- **undrain**: mpsfleet may give the node back; only where the whole reason is its own.
+- **reset**: MPS on the drained node may be worked on.
+- **ask**: the node is expected to answer. Where not, it is told as off and not as unknown if it could not be reached.
+
+A **no** that comes from jobs ends with them. The words are those of Slurm 20.11 to 26.05.
+
+"""
+STATES_TABLE = "| {kind} | also | drain | undrain | reset | ask | meaning | why not |\n{line}"
+
+
 def main(words: list[str]) -> int:
     """Write or compare the pages, and build the site; returns the exit code."""
     if words == ["--check"]:
@@ -107,6 +126,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "finding-codes.md": CODES_HEAD + "".join(_row(each) for each in CODES),
         DOCS / "reference" / "faults.md": FAULTS_HEAD + "".join(_fault_row(each) for each in FAULTS),
         DOCS / "reference" / "slurm-lint.md": LINT_HEAD + "".join(_rule_row(each) for each in RULES),
+        DOCS / "reference" / "slurm-states.md": STATES_HEAD + _states("base", BASES) + "\n" + _states("flag", FLAGS),
         DOCS / "reference" / "command-line.md": command_line.page(),
         DOCS / "reference" / "report.schema.json": report_schema.text(report_schema.report()),
         DOCS / "reference" / "outcome.schema.json": report_schema.text(report_schema.outcome()),
@@ -129,6 +149,18 @@ def _fault_row(fault: Fault) -> str:
 def _rule_row(rule: Rule) -> str:
     severity = "note" if rule.severity == "ok" else rule.severity
     return f"| `{rule.code}` | {severity} | {rule.slurm} | {rule.remedy} |\n"
+
+
+def _states(kind: str, rows: tuple[Row, ...]) -> str:
+    head = STATES_TABLE.format(kind=kind, line="| --- " * 8 + "|\n")
+    return head + "".join(_state_row(each) for each in rows)
+
+
+def _state_row(row: Row) -> str:
+    also = " ".join(f"`{each}`" for each in row.also)
+    steps = " | ".join("yes" if row.allows(step) else "no" for step in Step)
+    why = f"The node {row.why}." if row.why and row.why != JOB else "A job is on the node." if row.why else ""
+    return f"| `{row.name}` | {also} | {steps} | {row.meaning} | {why} |\n"
 
 
 def site() -> int:

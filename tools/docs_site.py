@@ -73,6 +73,7 @@ NAVIGATION = (
             "reference/node-toml",
             "reference/finding-codes",
             "reference/slurm-lint",
+            "reference/slurm-states",
             "reference/exit-codes",
             "reference/json",
             "reference/faults",

@@ -163,7 +163,7 @@ FORMAT = Step("ruff format", lambda: run(["ruff", "format", "--check", "."]))
 MYPY = Step("mypy", lambda: run(["mypy"]))
 DOCS = Step("documentation is current", lambda: run([sys.executable, "tools/docs.py", "--check"]))
 PYZ = Step("program as one file", lambda: run([sys.executable, "tools/build_pyz.py"]))
-BENCHES = ("node_audit", "audit_beside_baseline")
+BENCHES = ("node_audit", "fleet_verdict", "audit_beside_baseline")
 CONTRACT = "tests/sim/contract"  # against NVIDIA's own daemons, which are fetched: a step of its own, on all cores
 BY_FILE = ("-n", "2", "--dist", "loadfile")  # a file's tests share a simulated fleet
 FAST_TESTS = Step("fast tests", lambda: pytest("not lab and not slow", (*BY_FILE, f"--ignore={CONTRACT}")))

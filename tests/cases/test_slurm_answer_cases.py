@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from mpsfleet.node import free
 from mpsfleet.node.host.children import Answer
-from mpsfleet.slurm import drains, drift, gres, json_nodes, nodes, states
+from mpsfleet.slurm import drains, drift, gres, json_nodes, lines, nodes, states, verdict
 from mpsfleet.slurm.drains import Action
+from mpsfleet.slurm.reports import HostReport
+from mpsfleet.slurm.state_table import Step
 
 if TYPE_CHECKING:
     from tests.cases.conftest import Row
 
 WHEN = "2026-01-01T00:00:00"
 IDS = """
-B01 B02 B04 B05 B06 B08 B09 B10 B11 B12 B13 B14 B15 B17 B19 B20 B21 B22 B23 B24 B26 B27 D21 H04
+B01 B02 B04 B05 B06 B08 B09 B10 B11 B12 B13 B14 B15 B17 B19 B20 B21 B22 B23 B24 B26 B27 D21 H02 H03 H04 H12 H13
 E01 E02 E03 E05 E09 E14 E15 E16 E17 E18 E19 E23 E24 E26 E27
 A04 A05 A08 A19 A20 A22 E21 E29 E30 E31 F01 F03 F04 F05 F06 F07 F08 F10 F11 F12 G18
 """
@@ -112,6 +114,11 @@ def test_a_step_is_taken_or_refused_with_its_reason(step: Row) -> None:
         if verb in step:
             assert made.action is (Action.REFUSE if step[verb] else wanted)
             assert step[verb] in made.why
+    for kind in (Step.RESET, Step.CONTACT):
+        if kind.value in step:
+            why = states.obstacle(node.state, kind)
+            assert (why is None) is (step[kind.value] == "")
+            assert step[kind.value] in (why or "")
 
 
 def test_what_slurm_shows_of_a_node_is_told(notice: Row) -> None:
@@ -120,6 +127,18 @@ def test_what_slurm_shows_of_a_node_is_told(notice: Row) -> None:
     told = drift.notices("n1", "n1", slurm, is_clean=False)
     assert [each.severity for each in told] == ([notice["severity"]] if notice["severity"] else [])
     assert all(notice["says"] in each.sentence and notice.get("remedy", "") in each.remedy for each in told)
+
+
+def test_a_silent_host_is_unknown_unless_slurm_has_its_node_off(silent: Row) -> None:
+    given = HostReport("n1", "n1", None, "unreachable: timed out")
+    slurm = verdict.SlurmView("lab", nodes.NodeTable((slurm_node(silent),), ()))
+    fleet = verdict.judge((given,), slurm, "root")
+    (host,) = fleet.hosts
+    assert (fleet.verdict, host.verdict, host.decision.action) == (silent["verdict"], silent["verdict"], Action.NONE)
+    assert silent["says"] in host.message
+    assert "timed out" in host.message
+    assert lines.grouped(fleet)[-1] == silent["count"]
+    assert "n1: ok" not in lines.grouped(fleet)
 
 
 def test_a_controller_out_of_reach_leaves_a_node_as_it_is(controller: Row) -> None:

@@ -76,6 +76,23 @@ def test_a_gpu_of_a_node_that_somebody_else_drained_is_free_only_where_that_is_a
     assert why_not(host, ON_A, any_drain=True) is None
 
 
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("MIXED+DRAIN+REBOOT_REQUESTED", "is to be rebooted or is rebooting"),
+        ("MIXED+DRAIN+POWERING_DOWN", "is powered down, or is being powered up or down"),
+        ("MIXED+DRAIN+BESPOKE", "has a state that this program does not know (BESPOKE)"),
+    ],
+)
+@pytest.mark.parametrize("any_drain", [False, True])
+def test_a_gpu_of_a_node_about_to_go_is_not(host: Host, state: str, why: str, *, any_drain: bool) -> None:
+    slurm(Path(host.root), state, OURS, "")
+
+    assert why_not(host, ON_A, any_drain=any_drain) == (
+        f"node n1 {why} (state {state}); it is left alone until that is over"
+    )
+
+
 def test_a_job_that_no_prolog_recorded_may_be_on_any_gpu(host: Host) -> None:
     slurm(Path(host.root), "MIXED+DRAIN", OURS, HEADING + "30       18       0        0       0       \n")
 

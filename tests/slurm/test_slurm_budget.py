@@ -91,7 +91,7 @@ def test_a_partition_has_a_budget_of_its_own() -> None:
     limits = Budget(NO_LIMIT, Limit(50, is_percent=True), NO_LIMIT)
     fleet = broken(*(each.name for each in slurm), slurm=slurm, limits=limits)
 
-    assert sorted(drained_by_it(fleet)) == ["a0", "a1", "b0", "b1", "b10", "b11", "b2", "b3"]
+    assert sorted(drained_by_it(fleet)) == ["a0", "a1", *(f"b{number}" for number in range(6))]
     why = {each.host: each.decision.why for each in fleet.hosts}
     assert "of the GPU nodes of partition small, mpsfleet keeps at most 2 " in why["a2"]
     assert "of the GPU nodes of partition all, mpsfleet keeps at most 8 " in why["b9"]
@@ -104,6 +104,25 @@ def test_the_worst_code_comes_first() -> None:
     for order in (reports, reports[::-1]):
         fleet = budget.within(judge(order, view(*slurm)), Budget(Limit(1), NO_LIMIT))
         assert drained_by_it(fleet) == ["n2"]  # codes.py has it first
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n1", "n2", "n10"),
+        ("n09", "n10", "n011"),
+        ("r1n10", "r2n9", "r10n1"),
+        ("a", "a1", "b"),
+        ("n07", "n7"),
+        ("9" * 5000, "1" + "0" * 5000),
+    ],
+)
+def test_equal_codes_come_by_the_numbers_in_their_names(names: tuple[str, ...]) -> None:
+    nodes = [f"k{place}" for place in range(len(names))]
+    reports = [reported(each, finding(), node=node)._replace(node=node) for each, node in zip(names[::-1], nodes)]
+    fleet = judge(reports, view(*map(known, nodes)))
+    for most in range(len(names)):
+        assert set(drained_by_it(budget.within(fleet, Budget(Limit(most), NO_LIMIT)))) == set(names[:most])
 
 
 def test_over_the_budget_nothing_is_written(slurm: FakeSlurm) -> None:

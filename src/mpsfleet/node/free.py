@@ -111,6 +111,8 @@ def _by_drain(shown: Answer, name: str, *, any_drain: bool, idle: bool) -> str |
         return f"node {name} was drained by somebody else ({text}); ask them, or use --any-drain"
     if idle and not state.drained:
         return f"node {name} is {state.raw}: a job is still on it; wait for its end"
+    if state.work_obstacle is not None:
+        return f"node {name} {state.work_obstacle} (state {show(state.raw, 80)}); it is left alone until that is over"
     return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import re
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet import codes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mpsfleet.slurm.verdict import FleetVerdict, HostVerdict
 
 _LIMIT = re.compile(r"([0-9]{1,6})(%?)")
+_DIGITS = re.compile(r"([0-9]+)")
 _ALL_PERCENT = 100
 _GPU_GRES = ("gpu", "mps", "shard")
 _WHOLE = None  # the cluster, beside the partitions' names
@@ -63,7 +65,8 @@ def limit(text: str) -> Limit:
 def within(fleet: FleetVerdict, budget: Budget = USUAL, in_hour: int = 0) -> FleetVerdict:
     """Keep the drains for which there is room and turn each other one into a decision against it, with its reason.
 
-    Who comes first does not depend on the reports' order: it is by code, as codes.py has them, and then by name.
+    Who comes first does not depend on the reports' order: it is by code, as codes.py has them, and then by name (n2
+    before n10).
     `in_hour`: how many drains there were within the hour.
     """
     counted = [each for each in fleet.slurm.table.nodes if any(gres.name in _GPU_GRES for gres in each.gres)]
@@ -72,7 +75,8 @@ def within(fleet: FleetVerdict, budget: Budget = USUAL, in_hour: int = 0) -> Fle
         place for each in fleet.slurm.table.nodes if our_reason(each) is not None for place in _places(each)
     )
     decided: dict[str, HostVerdict] = {}
-    for host in sorted((each for each in fleet.hosts if each.decision.action is Action.DRAIN), key=_order):
+    order = partial(_order, {code: place for place, code in enumerate(codes.BY_NAME)})
+    for host in sorted((each for each in fleet.hosts if each.decision.action is Action.DRAIN), key=order):
         places = _places(host.slurm) if host.slurm is not None else (_WHOLE,)
         full = next((each for each in places if spent[each] >= _limit_of(each, budget).of(nodes[each])), "")
         if full != "":
@@ -95,9 +99,16 @@ def _limit_of(place: str | None, budget: Budget) -> Limit:
     return budget.cluster if place is _WHOLE else budget.partition
 
 
-def _order(host: HostVerdict) -> tuple[int, str]:
+def _order(places: dict[str, int], host: HostVerdict) -> tuple[int, list[tuple[int, str]], str]:
     code = host.decision.reason.code if host.decision.reason else ""
-    return list(codes.BY_NAME).index(code) if code in codes.BY_NAME else len(codes.BY_NAME), host.host
+    return places.get(code, len(places)), _natural(host.host), host.host
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Give what sorts n2 before n10: texts, and numbers by their length and then by their digits."""
+    parts = _DIGITS.split(name)
+    digits = [each.lstrip("0") for each in parts[1::2]]
+    return [key for text, number in zip(parts, [*digits, ""]) for key in ((0, text), (len(number), number))]
 
 
 def _why(place: str | None, spent: int, most: int) -> str:

@@ -10,30 +10,16 @@ from __future__ import annotations
 
 import enum
 import pwd
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet.show import show
 from mpsfleet.slurm import reasons, states
-from mpsfleet.slurm.states import Base
+from mpsfleet.slurm.state_table import JOB, Step
 
 if TYPE_CHECKING:
     from mpsfleet.slurm.nodes import Node
     from mpsfleet.slurm.reasons import DrainReason
-    from mpsfleet.slurm.states import NodeState
 
-_ALLOWED_FLAGS = states.HARMLESS_FLAGS | {states.DRAIN, states.COMPLETING}
-_ALLOWED_BASES = (Base.IDLE, Base.ALLOCATED, Base.MIXED)
-# States that are somebody else's business, each with its sentence; what is neither here nor allowed is refused too.
-_OBSTACLES: tuple[tuple[Callable[[NodeState], bool], str], ...] = (
-    (lambda it: it.base is Base.DOWN, "is DOWN: no job gets there, and bringing it back is not for mpsfleet to decide"),
-    (lambda it: it.base is Base.UNKNOWN, "has not registered since slurmctld started, so its state is not known yet"),
-    (lambda it: states.FAIL in it.flags, "is in state FAIL, which somebody set"),
-    (lambda it: it.is_maintenance, "is in a maintenance reservation"),
-    (lambda it: it.is_reboot, "is to be rebooted or is rebooting"),
-    (lambda it: it.is_power, "is powered down, or is being powered up or down"),
-    (lambda it: not it.responding, "does not respond to slurmctld"),
-    (lambda it: states.INVALID_REG in it.flags, "registered with other resources than slurm.conf gives it"),
-)
 _NO_NAME = "nobody"  # what scontrol prints for a uid without a name (uid_to_string in Slurm's src/common/uid.c)
 
 
@@ -86,7 +72,7 @@ def decide_drain(node: Node, code: str, gpu: int | None, who: str | None) -> Dec
         if ours == wanted:
             return Decision(Action.NONE, f"The node is already drained with this reason{by}.")
         return Decision(Action.NONE, f"The node is already drained by mpsfleet and keeps its reason ({ours}){by}.")
-    obstacle = _foreign_drain(node) or _state_obstacle(node)
+    obstacle = _foreign_drain(node) or _state_obstacle(node, Step.DRAIN)
     if obstacle is not None:
         return Decision(Action.REFUSE, obstacle)
     # A reason without DRAIN or DOWN holds nothing back: Slurm leaves it behind after a resume (24.11, no accounting).
@@ -108,11 +94,9 @@ def decide_undrain(node: Node, who: str | None) -> Decision:
         return Decision(
             Action.REFUSE, f"The drain was set by {by}, and this runs as {me}; run it as the one who set it."
         )
-    obstacle = _state_obstacle(node)
+    obstacle = _state_obstacle(node, Step.UNDRAIN)
     if obstacle is not None:
         return Decision(Action.REFUSE, obstacle)
-    if not node.state.drained:
-        return Decision(Action.REFUSE, f"A job is still on the node: its state is {show(node.state.raw, 80)}.")
     return Decision(Action.UNDRAIN, f"The node is drained by mpsfleet ({ours}) and nothing is on it.")
 
 
@@ -131,12 +115,9 @@ def _foreign_drain(node: Node) -> str | None:
     return f"The node is already drained{by} for another reason, which is left alone: {show(node.reason.text)}"
 
 
-def _state_obstacle(node: Node) -> str | None:
-    """Say why a node in this state is left alone; None where its base and every flag are known to allow a step."""
-    state = node.state
-    why = next((sentence for forbids, sentence in _OBSTACLES if forbids(state)), None)
-    if why is None and state.unknown_flags:
-        why = f"has a state that this program does not know ({show(', '.join(state.unknown_flags), 60)})"
-    if why is None and (state.base not in _ALLOWED_BASES or not state.flags <= _ALLOWED_FLAGS):
-        why = "is in a state that allows no such step"
-    return None if why is None else f"The node {why}; it is left alone (state {show(state.raw, 80)})."
+def _state_obstacle(node: Node, step: Step) -> str | None:
+    """Say why a node in this state is left alone; None where its base and every flag are known to allow the step."""
+    why = states.obstacle(node.state, step)
+    if why == JOB:
+        return f"A job is still on the node: its state is {show(node.state.raw, 80)}."
+    return None if why is None else f"The node {why}; it is left alone (state {show(node.state.raw, 80)})."

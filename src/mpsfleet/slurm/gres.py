@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Gres:
     notes: tuple[str, ...] = ()  # brackets of a kind that is not known, kept as written
 
 
+@lru_cache(maxsize=256)  # a fleet has few different texts, and reading them anew was a seventh of a verdict's time
 def parse(text: str) -> tuple[Gres, ...]:
     """Read a GRES list; a trailing comma is let pass, an empty text is no GRES. Raises GresError."""
     rest = text.strip(" ").rstrip(",")

@@ -41,7 +41,7 @@ def grouped(fleet: FleetVerdict) -> list[str]:
         said.add(remedy)
         lines.append(_line(hosts, f"{severity}: {sentence}{tail}"))
     lines += _drain_lines(fleet)
-    well = [each.host for each in fleet.hosts if each.verdict == "ok"]
+    well = [each.host for each in fleet.hosts if each.verdict == "ok" and not each.is_off]
     if well:
         lines.append(_line(well, "ok"))
     lines.append(_count(fleet))
@@ -80,7 +80,9 @@ def _drain_words(host: HostVerdict) -> str:
 
 
 def _count(fleet: FleetVerdict) -> str:
-    counts = {each: sum(host.verdict == each for host in fleet.hosts) for each in reversed(SEVERITIES)}
+    asked = [host for host in fleet.hosts if not host.is_off]
+    counts = {each: sum(host.verdict == each for host in asked) for each in reversed(SEVERITIES)}
+    counts["off"] = len(fleet.hosts) - len(asked)
     told = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
     return f"{len(fleet.hosts)} hosts: {told or 'none asked, so the fleet is unknown'}; verdict {fleet.verdict}."
 

@@ -92,6 +92,7 @@ def table_of(records: Iterable[tuple[str, Callable[[], Node]]], problems: list[P
     """Put records together: each by its name, with what reads it or raises RecordError; no name counts twice."""
     nodes: dict[str, Node] = {}
     seen: dict[str, int] = {}
+    unread = list(problems)
     for name, read in records:
         seen[name] = seen.get(name, 0) + 1
         try:
@@ -99,12 +100,14 @@ def table_of(records: Iterable[tuple[str, Callable[[], Node]]], problems: list[P
         except RecordError as error:
             named = name if is_literal(name) else None
             sentence = f"the record of node {show(name)} is not understood: {error}"
-            problems = [*problems, Problem(named, error.field, sentence)]
-    for name in [each for each, times in seen.items() if times > 1]:
-        nodes.pop(name, None)
-        problems = [each for each in problems if each.node is None or each.node != name]
-        problems.append(Problem(name, "NodeName", f"scontrol printed node {show(name)} {seen[name]} times"))
-    return NodeTable(tuple(nodes.values()), tuple(problems))
+            unread.append(Problem(named, error.field, sentence))
+    repeated = {name: times for name, times in seen.items() if times > 1}
+    kept = [each for each in unread if each.node is None or each.node not in repeated]
+    kept += [
+        Problem(name, "NodeName", f"scontrol printed node {show(name)} {times} times")
+        for name, times in repeated.items()
+    ]
+    return NodeTable(tuple(each for name, each in nodes.items() if name not in repeated), tuple(kept))
 
 
 def _read(record: Record) -> Node:

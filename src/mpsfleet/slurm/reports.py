@@ -185,7 +185,7 @@ def _is_one(value: object) -> bool:
 
 def _loads(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise _BadJsonError(f"{error.msg}, at character {error.pos}") from None
     except (RecursionError, ValueError) as error:
@@ -208,3 +208,6 @@ def _finite(word: str) -> float:
     if not math.isfinite(number):
         raise _BadJsonError("a number is out of bounds")
     return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)

@@ -1,9 +1,8 @@
 """A node's state in Slurm as a value: one base state and a set of flags.
 
 `scontrol show nodes` prints `BASE+FLAG+FLAG`; DRAIN is a flag and never a base. sinfo, and scontrol up to 20.11, mark
-some flags by a sign after the base (`DOWN*`). The words are those of node_states, node_state_flags and
-node_state_string in Slurm's src/common/slurm_protocol_defs.c, 22.05.8 and 24.11.5. A flag that is not known is kept:
-it forbids every action.
+some flags by a sign after the base (`DOWN*`). Which words there are, and what each allows, says state_table. A flag
+that is not known is kept: it forbids every step that changes the node.
 """
 
 from __future__ import annotations
@@ -12,37 +11,24 @@ import enum
 import re
 from dataclasses import dataclass
 
+from mpsfleet.show import show
+from mpsfleet.slurm.state_table import BASES, BY_NAME, FLAGS, JOB, ROWS, Step, sign, spelled
+
 DRAIN = "DRAIN"
 COMPLETING = "COMPLETING"
 NOT_RESPONDING = "NOT_RESPONDING"
 INVALID_REG = "INVALID_REG"
 FAIL = "FAIL"
 MAINTENANCE = "MAINTENANCE"
-REBOOT_FLAGS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT_CANCEL"})
-POWER_FLAGS = frozenset({"POWER_DOWN", "POWER_UP", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DRAIN"})
-# What says nothing against a drain: where the node comes from, and what the scheduler plans with it.
-HARMLESS_FLAGS = frozenset(
-    {"CLOUD", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "DYNAMIC", "RESERVED", "PLANNED", "BLOCKED", "PERFCTRS"},
-)
-KNOWN_FLAGS = (
-    frozenset({DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG, FAIL, MAINTENANCE, "RESUME"})
-    | REBOOT_FLAGS
-    | POWER_FLAGS
-    | HARMLESS_FLAGS
-)
+KNOWN_FLAGS = frozenset(row.name for row in FLAGS)
+REBOOT_FLAGS = frozenset(each for each in KNOWN_FLAGS if each.startswith("REBOOT_"))
+POWER_FLAGS = frozenset(each for each in KNOWN_FLAGS if each.startswith("POWER"))
+# What says nothing against any step: where the node comes from, and what the scheduler plans with it.
+HARMLESS_FLAGS = frozenset(row.name for row in FLAGS if all(row.allows(step) for step in Step))
 
-_LONG = {"MAINT": MAINTENANCE, "REBOOT": "REBOOT_REQUESTED", "POWER": "POWERED_DOWN", "NO_RESPOND": NOT_RESPONDING}
-_SIGNS = {
-    "*": NOT_RESPONDING,
-    "~": "POWERED_DOWN",
-    "#": "POWERING_UP",
-    "%": "POWERING_DOWN",
-    "$": MAINTENANCE,
-    "@": "REBOOT_REQUESTED",
-    "^": "REBOOT_ISSUED",
-    "!": "POWER_DOWN",
-    "-": "PLANNED",
-}
+_LONG = {word: row.name for row in FLAGS for word in spelled(row)}
+_SIGNS = {mark: row.name for row in FLAGS for mark in [sign(row)] if mark is not None}
+_PLACE = {row.name: place for place, row in enumerate(ROWS)}
 _SHAPE = re.compile(r"([A-Za-z?][A-Za-z0-9_]*)([*~#%$@^!-]*)((?:\+[A-Za-z?][A-Za-z0-9_]*)*)(\+?)")
 
 
@@ -62,10 +48,7 @@ class Base(enum.Enum):
 # Words that stand where a base stands: full ones, sinfo's short ones, and mixtures with the flags they imply.
 _BASES: dict[str, tuple[Base, frozenset[str]]] = {
     **{each.value: (each, frozenset()) for each in Base if each is not Base.UNSAID},
-    "ALLOC": (Base.ALLOCATED, frozenset()),
-    "MIX": (Base.MIXED, frozenset()),
-    "FUTR": (Base.FUTURE, frozenset()),
-    "UNK": (Base.UNKNOWN, frozenset()),
+    **{word: (Base[row.name], frozenset()) for row in BASES for word in spelled(row)},
     "DRAINED": (Base.UNSAID, frozenset({DRAIN})),
     "DRAIN": (Base.UNSAID, frozenset({DRAIN})),
     "DRAINING": (Base.UNSAID, frozenset({DRAIN})),
@@ -107,8 +90,14 @@ class NodeState:
 
     @property
     def drained(self) -> bool:
-        """DRAIN with nothing of a job left: the only state in which the node may be worked on."""
+        """DRAIN with nothing of a job left: the node may be worked on, unless a flag says otherwise (work_obstacle)."""
         return self.is_drain and self.base is Base.IDLE and COMPLETING not in self.flags
+
+    @property
+    def work_obstacle(self) -> str | None:
+        """Why the node is not worked on though it is drained and idle, as words after "The node"; None where it may."""
+        why = obstacle(self, Step.RESET)
+        return None if why == JOB else why
 
     @property
     def draining(self) -> bool:
@@ -139,6 +128,23 @@ class NodeState:
     def unknown_flags(self) -> tuple[str, ...]:
         """The flags this program does not know, sorted."""
         return tuple(sorted(self.flags - KNOWN_FLAGS))
+
+
+def obstacle(state: NodeState, step: Step) -> str | None:
+    """Say why a node in this state is left alone, as words after "The node"; None where the step is allowed.
+
+    It is, where the base and every flag are known to allow it. What is not known is still asked (Step.CONTACT): that
+    changes nothing, and a silence that nothing explains is told. JOB is said only where nothing else stands against it.
+    """
+    rows = [BY_NAME[each] for each in (state.base.value, *state.flags) if each in BY_NAME]
+    forbidding = sorted((row for row in rows if not row.allows(step)), key=lambda row: _PLACE[row.name])
+    why = next((row.why for row in forbidding if row.why != JOB), None)
+    if why is None and step is not Step.CONTACT:
+        if state.unknown_flags:
+            return f"has a state that this program does not know ({show(', '.join(state.unknown_flags), 60)})"
+        if state.base is Base.UNSAID:
+            return "is in a state that allows no such step"
+    return why if why is not None or not forbidding else JOB
 
 
 def parse(word: str) -> NodeState:

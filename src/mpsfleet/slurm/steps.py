@@ -171,7 +171,9 @@ def _is_in_effect(after: Node, decision: Decision) -> bool:
 
 
 def wait_until_free(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -> Outcome:
-    """Read on after a drain until the node is IDLE+DRAIN, for us, or the time is over (refused: jobs are still on it).
+    """Read on after a drain until the node is free: IDLE+DRAIN, for us, with nothing against work on it.
+
+    When the time is over it is refused: jobs are still on it, or it is about to be rebooted, say.
 
     A slurmctld that does not answer for a while (it is restarted) does not end the wait. After a drain that failed, or
     was a dry run, there is nothing to wait for.
@@ -180,7 +182,7 @@ def wait_until_free(door: Door, outcome: Outcome, wait_s: float, clock: Clock) -
         return outcome
     deadline = clock.now() + wait_s
     node, trouble, pause_s = outcome.after, "", _POLL_S
-    while node is not None and (trouble or not node.state.drained):
+    while node is not None and (trouble or not node.state.drained or node.state.work_obstacle is not None):
         if drains.our_reason(node) is None:
             return _with(outcome, node, Refused(f"While waiting, the drain of {node.name} ceased to be ours."))
         left = deadline - clock.now()

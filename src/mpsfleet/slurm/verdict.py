@@ -17,9 +17,11 @@ from mpsfleet.slurm.commands import Unreadable
 from mpsfleet.slurm.drains import Action
 from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
-from mpsfleet.slurm.notices import Notice, highest, rank, worst
+from mpsfleet.slurm.notices import INFO, Notice, highest, rank, worst
 from mpsfleet.slurm.publication import gpu_of
 from mpsfleet.slurm.reports import Finding, Garbage, HostReport, Report
+from mpsfleet.slurm.state_table import Step
+from mpsfleet.slurm.states import obstacle
 
 if TYPE_CHECKING:
     from mpsfleet.slurm.drift import Registry
@@ -64,11 +66,12 @@ class HostVerdict(NamedTuple):
     decision: Decision
     slurm: Node | None = None
     audit: Audit = Audit()
+    is_off: bool = False  # not heard of, and in a state of Slurm's in which none is expected to answer
 
     @property
     def message(self) -> str:
         """The sentence of the worst notice."""
-        told = [each.sentence for each in self.notices if each.severity == self.verdict]
+        told = [each.sentence for each in self.notices if self.is_off or each.severity == self.verdict]
         return told[0] if told else "Nothing was found."
 
 
@@ -94,13 +97,14 @@ def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) ->
 def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None, times: tuple[int, int]) -> HostVerdict:
     doubts = _elsewhere_notices(given, slurm) or _map_notices(given, *times)
     name = given.node if not doubts else None
-    told = doubts or _report_notices(given)
-    if slurm.error is None and name is not None:
-        told += drift.notices(given.host, name, known, is_clean=highest(told) == "ok")
     node = known.by_name.get(name) if name is not None else None
+    is_off = node is not None and given.error is not None and obstacle(node.state, Step.CONTACT) is not None
+    told = doubts or (_off_notices(given, node) if node is not None and is_off else _report_notices(given))
+    if slurm.error is None and name is not None:
+        told += drift.notices(given.host, name, known, is_clean=highest(told) == "ok" and not is_off)
     decision = _decide(given, slurm, node, who, is_mapped=name is not None)
     told.sort(key=lambda each: rank(each.severity))
-    return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node, _audit(given, name))
+    return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node, _audit(given, name), is_off)
 
 
 def _audit(given: HostReport, name: str | None) -> Audit:
@@ -166,6 +170,12 @@ def _report_notices(given: HostReport) -> list[Notice]:
     return [_notice(each) for each in given.report.findings if each.severity != "ok"]
 
 
+def _off_notices(given: HostReport, node: Node) -> list[Notice]:
+    """Power saving, a reboot or a time to come explains the silence: nothing is known, and nobody is to look for it."""
+    state, error = show(node.state.raw, 80), show(given.error)
+    return [Notice(INFO, f"The node is off by Slurm's own doing (state {state}), so it was not heard: {error}.")]
+
+
 def _notice(finding: Finding) -> Notice:
     """Show a finding; what to do about a known code is our own sentence and not the node's."""
     known = codes.BY_NAME.get(finding.code)
@@ -175,6 +185,8 @@ def _notice(finding: Finding) -> Notice:
 
 def draining_finding(report: Report) -> tuple[Finding, int | None] | None:
     """Give the finding that drains, with its GPU's index: the first by the order of codes.py, then of the GPUs."""
+    if all(each.severity != "critical" for each in report.findings):
+        return None
     place = {code: number for number, code in enumerate(codes.BY_NAME)}
     causes = [
         (place[each.code], -1 if (gpu := gpu_of(each.subject, each.evidence)) is None else gpu, number, each)
