@@ -125,7 +125,7 @@ def test_a_pipe_directory_is_one_nodes_own(volumes: Row) -> None:
         assert [each.code for each in found] == volumes["finds"], kind
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.text(max_size=300),
     st.text(max_size=60),

@@ -211,7 +211,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(LINES, max_size=6).map("".join),
     st.text(max_size=80),

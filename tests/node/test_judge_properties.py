@@ -147,7 +147,7 @@ EVENTS = st.builds(
 WELL = [each for each in READ if not any(found.code.startswith("gpu-") for found in judge(each, DESIRED).findings)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(WELL), st.lists(EVENTS, min_size=1, max_size=4))
 def test_lines_in_the_kernel_log_alone_add_hints_and_nothing_else(facts: Facts, events: list[Event]) -> None:
     facts = facts._replace(kernel=None)
@@ -211,7 +211,7 @@ def test_a_code_drains_where_its_row_says_so_and_the_node_is_the_cause(code: str
     assert not row.drain or (row.severity == "critical" and row.origin != "user")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(FACTS)
 def test_a_judge_never_raises_a_users_code_to_the_nodes(facts: Facts) -> None:
     for each in judge(facts, DESIRED).findings:

@@ -301,7 +301,7 @@ PIECES = st.sampled_from(
 RECORDS = st.lists(st.one_of(PIECES, st.binary(max_size=20)), max_size=12).map(b"".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(RECORDS)
 def test_no_bytes_break_the_parser_and_no_record_alone_is_more_than_a_hint(raw: bytes) -> None:
     event = kernel_log.parse(raw)

@@ -57,7 +57,7 @@ SERVER_WORDS = st.one_of(
 PARTS = st.lists(SERVER_WORDS, max_size=2).map("\n".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(NUMBERS, st.lists(NUMBERS | st.integers(1, 99_999).map(str), max_size=3), st.lists(PARTS, max_size=6), RC)
 def test_what_a_daemon_said_is_in_its_answer(
     percentage: str, listed: list[str], more: list[str], rc: int | None
@@ -117,7 +117,7 @@ KERNEL = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(KERNEL)
 def test_what_an_event_tells_stands_in_the_kernels_record(raw: bytes) -> None:
     event = kernel_log.parse(raw)
@@ -153,7 +153,7 @@ CELLS = st.sampled_from(
 ROWS = st.lists(st.lists(CELLS, max_size=11).map(", ".join), max_size=5).map("\n".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ROWS, st.text(max_size=40), RC)
 def test_a_cell_of_nvidia_smi_stands_in_its_answer(out: str, err: str, rc: int | None) -> None:
     read = gpu.understand(Answer(rc, out, err), 4.0, "535.1")
@@ -167,7 +167,7 @@ def test_a_cell_of_nvidia_smi_stands_in_its_answer(out: str, err: str, rc: int |
     assert len(read.gpus) <= len(out.split("\n"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ROWS | st.text(max_size=60), st.text(max_size=40), RC, st.booleans())
 def test_a_process_that_computes_stands_in_the_answer_and_a_failure_is_none(
     out: str,
@@ -188,7 +188,7 @@ def test_a_process_that_computes_stands_in_the_answer_and_a_failure_is_none(
 LISTED = st.lists(st.lists(NUMBERS | st.text(max_size=6), max_size=4).map(" ".join), max_size=4).map("\n".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(LISTED, st.text(max_size=30), RC)
 def test_a_process_of_a_job_stands_in_slurms_answer(out: str, err: str, rc: int | None) -> None:
     read = steps.understand(Answer(rc, out, err))
@@ -222,7 +222,7 @@ PROPERTIES = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PROPERTIES, st.text(max_size=30), RC)
 def test_what_systemd_says_of_a_unit_stands_in_its_answer(out: str, err: str, rc: int | None) -> None:
     read = units.understand(Answer(rc, out, err), ("a.service", "b.service"), 10.0)
@@ -236,7 +236,7 @@ def test_what_systemd_says_of_a_unit_stands_in_its_answer(out: str, err: str, rc
         assert (each.main_pid, each.restarts) in ((0, 0), (12, 0)) or str(each.main_pid) in out
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80))
 def test_what_a_user_met_is_a_step_and_a_word_of_the_answer(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")

@@ -11,10 +11,12 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).resolve().parent
+TYPE_CHECKING = False  # it is started some hundred times: what pathlib and typing cost is not theirs to see
+if TYPE_CHECKING:
+    from typing import Any
+
+HERE = os.path.dirname(os.path.realpath(__file__))
 RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=1\x20
    CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.10
    AvailableFeatures=(null)
@@ -84,7 +86,8 @@ def update(words: list[str], cluster: dict[str, Any]) -> int:
         left = [each for each in flags if each != "DRAIN"]
         node.update(state="+".join([*left, *(["NOT_RESPONDING"] if cluster["mode"] == "registers later" else [])]))
         node["reason"] = settings["Reason"] if cluster["mode"] == "keeps reasons" else None
-    (HERE / "cluster.json").write_text(json.dumps(cluster))
+    with open(f"{HERE}/cluster.json", "w", encoding="utf-8") as file:
+        json.dump(cluster, file)
     return 0
 
 
@@ -109,14 +112,19 @@ def as_json(words: list[str], cluster: dict[str, Any]) -> int:
     return 0
 
 
+def stored() -> dict[str, Any]:
+    with open(f"{HERE}/cluster.json", encoding="utf-8") as file:
+        return dict(json.load(file))
+
+
 def main() -> int:
     if sys.argv[1:] == ["--version"]:
-        cluster = json.loads((HERE / "cluster.json").read_text())
+        cluster = stored()
         sys.stdout.write(cluster.get("version", "slurm-wlm 22.05.8") + "\n")
         return 0
-    with (HERE / "calls.jsonl").open("a") as calls:
-        calls.write(json.dumps({"words": sys.argv[1:], "environ": dict(os.environ), "cwd": str(Path.cwd())}) + "\n")
-    cluster = json.loads((HERE / "cluster.json").read_text())
+    with open(f"{HERE}/calls.jsonl", "a", encoding="utf-8") as calls:
+        calls.write(json.dumps({"words": sys.argv[1:], "environ": dict(os.environ), "cwd": os.getcwd()}) + "\n")
+    cluster = stored()
     mode = cluster["mode"]
     if mode == "silent" or (mode == "silent at updates" and sys.argv[1] == "update"):
         sys.stderr.write("half a sentence")

@@ -227,7 +227,7 @@ WORDS = st.sampled_from(
 TEXTS = st.one_of(st.text(), st.lists(WORDS, max_size=60).map("".join))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_text_breaks_the_parsers_and_judges(conf: str, gres: str, included: str) -> None:
     values = slurm_conf.parse("/s/slurm.conf", conf, lambda _: included)

@@ -199,7 +199,7 @@ KEYS = ("state", "state_flags", "reason", "reason_changed_at", "reason_set_by_us
         "partitions", "next_state_after_reboot", "comment", "version")  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_whatever_stands_in_a_field_costs_no_other_node(fields: dict[str, Any]) -> None:
     table = read({**PLAIN, **fields}, {"name": "sound", "state": ["IDLE"]})

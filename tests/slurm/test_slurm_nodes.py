@@ -64,7 +64,7 @@ def test_any_text_is_read_without_an_exception(text: str) -> None:
     assert all(each.sentence.isprintable() for each in table.problems)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_answer_loses_no_other_node_and_invents_none(data: st.DataObject) -> None:
     sound = TEMPLATE.replace("n1", "sound") + "\n"
