@@ -43,7 +43,6 @@ def run(host: Host, environment: Mapping[str, str], limit_s: float) -> None:
     """Audit the node, keep what was found, and do what the configuration allows. MpsfleetError, OSError."""
     if os.geteuid() != host.owner_uid:
         raise MpsfleetError("it must run as root, as slurmd runs it")
-    audit.settle_process()
     end = time.monotonic() + limit_s - _SPARE_S
     desired, mistakes = config.load(host)
     desired = Desired() if mistakes else desired

@@ -46,8 +46,9 @@ def main(words: list[str], root: str = "") -> int:
             os.chdir("/")
             os.umask(0o077)
             if words[0] == _HEALTH_CHECK:
-                from mpsfleet.node import health_check  # all of an audit
+                from mpsfleet.node import audit, health_check  # all of an audit
 
+                audit.settle_process()
                 health_check.run(host, os.environ, HEALTH_LIMIT_S)
             else:
                 _HOOKS[words[0]](host, hook_environment.understand(os.environ))
