@@ -17,7 +17,7 @@ from mpsfleet.node import audit, config, health_state
 from mpsfleet.node.desired import Desired
 from mpsfleet.node.files import HEAL, PROGRAM_LINK
 from mpsfleet.node.hook_environment import HEALTHY, NODE
-from mpsfleet.node.host import children, journal
+from mpsfleet.node.host import children, journal, locks
 from mpsfleet.node.render import json as render
 from mpsfleet.show import show
 from mpsfleet.slurm import publication
@@ -44,6 +44,11 @@ def run(host: Host, environment: Mapping[str, str], limit_s: float) -> None:
     if os.geteuid() != host.owner_uid:
         raise MpsfleetError("it must run as root, as slurmd runs it")
     end = time.monotonic() + limit_s - _SPARE_S
+    with locks.held(host, "health", 0.0):  # beside slurmd's, one by hand
+        _run(host, environment, end)
+
+
+def _run(host: Host, environment: Mapping[str, str], end: float) -> None:
     desired, mistakes = config.load(host)
     desired = Desired() if mistakes else desired
     report = audit.audit(host)

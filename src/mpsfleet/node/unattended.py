@@ -40,7 +40,7 @@ def put_right(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
     ill = tuple(each for each in report.findings if each.severity == "critical" and each.code in MENDED_BY_RESET)
     if not ill:
         return Outcome("reset", facts.node, dry_run, skipped="no daemon of this node needs a reset", report=report)
-    return reset.reset(host, desired, reset.Options(dry_run=dry_run, names=_names(known, ill)))
+    return reset.reset(host, desired, reset.Options(dry_run=dry_run, names=meant(known, ill)))
 
 
 def _absent(host: Host, facts: Facts, known: tuple[Instance, ...]) -> tuple[Instance, ...]:
@@ -67,8 +67,8 @@ def _started(host: Host, desired: Desired, facts: Facts, absent: tuple[Instance,
     return Outcome("reset", facts.node, dry_run=False, changes=changes, report=after)
 
 
-def _names(known: tuple[Instance, ...], ill: tuple[Finding, ...]) -> tuple[str, ...]:
-    """Return the instances that the findings are about; () for all of the node, where they do not tell."""
+def meant(known: tuple[Instance, ...], ill: tuple[Finding, ...]) -> tuple[str, ...]:
+    """Return the names of the instances that the findings are about; () for the whole node, where they do not tell."""
     if any(each.name == NODE for each in known):
         return ()
     about = {each.subject for each in ill}
