@@ -94,7 +94,8 @@ def shown(fleet: Fleet) -> str:
     """Return n2's Extra as scontrol prints it, or its Comment where Slurm has no Extra."""
     text = fleet.cluster.must("ctl", "scontrol", "show", "node", NODE)
     rows = [each.strip() for each in text.splitlines()]
-    return next((each.partition("=")[2] for each in rows if each.startswith(("Extra=", "Comment="))), "")
+    texts = [each.partition("=")[2] for each in rows if each.startswith(("Extra=", "Comment="))]
+    return next((each for each in texts if each != "(null)"), "")
 
 
 def published(fleet: Fleet) -> Publication:
@@ -123,7 +124,8 @@ def test_slurmd_runs_it_and_slurm_shows_what_it_found(fleet: Fleet) -> None:
         cluster.must("ctl", "scontrol", "reconfigure")
         time.sleep(8)  # a check that is under way
         for each in cluster.nodes:
-            cluster.exec("ctl", ("scontrol", "update", f"NodeName={each}", "Extra="))
+            for field in ("Extra", "Comment"):
+                cluster.exec("ctl", ("scontrol", "update", f"NodeName={each}", f"{field}="))
 
     assert codes(found) <= fleet.unsupported
     assert cluster.node_state(NODE) == "IDLE"

@@ -35,7 +35,7 @@ if [ "$1" = show ]; then
     exit 0
 fi
 field="${3%%=*}"
-[ -e $field.unknown ] && { echo "Invalid input: $3" >&2; echo "Request aborted" >&2; exit 1; }
+[ -e $field.unknown ] && { echo "Update of this parameter is not supported: $3" >&2; echo "Request aborted" >&2; exit 1; }
 printf '%s' "${3#*=}" > "$field"
 """
 MISMATCH = """\
