@@ -10,7 +10,7 @@ _mpsfleet_words() {
         "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
         "node remove") echo "--dry-run --json --any-drain --help" ;;
-        "node reset") echo "--dry-run --json --any-drain --gpu --others --help" ;;
+        "node reset") echo "--dry-run --json --any-drain --gpu --others --unattended --help" ;;
         "node quiesce") echo "--dry-run --json --any-drain --help" ;;
         "node unquiesce") echo "--dry-run --json --help" ;;
         "node acknowledge") echo "--dry-run --json --help" ;;

@@ -637,6 +637,9 @@ BEYOND_RESET: frozenset[str] = frozenset(
     }
 )
 
+# What a reset of MPS mends.
+MENDED_BY_RESET: frozenset[str] = frozenset(each.code for each in CODES if each.remedy == _RESET)
+
 BY_NAME: dict[str, Code] = {each.code: each for each in CODES}
 
 RESET = "reset"  # the word of a planned reset's drain; not a finding

@@ -61,6 +61,9 @@ SET: dict[str, Any] = {
     "mps_slurm_enabled": False,
     "mps_slurm_node_name": "n1",
     "mps_slurm_cluster": "lab",
+    "mps_publish": False,
+    "mps_own_reset": True,
+    "mps_own_drain": True,
     "mps_query_timeout_s": 3,
     "mps_nvidia_smi_timeout_s": 5,
 }
@@ -83,6 +86,9 @@ ASKED = Desired(
     slurm_enabled=False,
     node_name="n1",
     cluster="lab",
+    publish=False,
+    own_reset=True,
+    own_drain=True,
     query_timeout_s=3.0,
     nvidia_smi_timeout_s=5.0,
 )
@@ -127,7 +133,7 @@ def test_a_variable_that_is_left_empty_is_as_left_out(monkeypatch: pytest.Monkey
         "shares",
         "gpus_expected",
     )
-    more = ("audit_minutes", "slurm_cluster")
+    more = ("audit_minutes", "slurm_cluster", "publish", "own_reset", "own_drain")
     plain = {**read("mps/defaults/main.yml"), "mps_slurm_node_name": "n1"}
     for empty in ("", None):
         found = rendered(monkeypatch, {**plain, **{f"mps_{each}": empty for each in (*optional, *more)}})

@@ -40,6 +40,7 @@ d 755 /usr/lib/mpsfleet/VERSION
 f 755 /usr/lib/mpsfleet/VERSION/mpsfleet
 d 755 /usr/lib/mpsfleet/hooks
 f 755 /usr/lib/mpsfleet/hooks/epilog.sh
+f 755 /usr/lib/mpsfleet/hooks/health_check.sh
 f 755 /usr/lib/mpsfleet/hooks/prolog.sh
 f 755 /usr/lib/mpsfleet/hooks/task_prolog.sh
 l 777 /usr/sbin/mpsfleet

@@ -53,6 +53,9 @@ class Desired(NamedTuple):
     slurm_enabled: bool = True
     node_name: str = ""  # "": the short host name
     cluster: str = ""
+    publish: bool = True  # the health check keeps the node's Extra or Comment
+    own_reset: bool = False  # the health check has daemons put right
+    own_drain: bool = False  # the health check drains the node, as best effort
     query_timeout_s: float = 2.0
     nvidia_smi_timeout_s: float = 4.0
 
@@ -98,6 +101,9 @@ _KEYS: dict[str, dict[str, _Key]] = {
         "enabled": _Key("slurm_enabled", "flag"),
         "node_name": _Key("node_name", "name"),
         "cluster": _Key("cluster", "name"),
+        "publish": _Key("publish", "flag"),
+        "own_reset": _Key("own_reset", "flag"),
+        "own_drain": _Key("own_drain", "flag"),
     },
     "limits": {
         "query_timeout_s": _Key("query_timeout_s", "seconds"),

@@ -1,6 +1,7 @@
 """What a site may ask for beside the daemons: an audit by timer or by NHC, a profile that tells logins the directory.
 
-And the unit that lets an image find out at its first boot which GPUs it has.
+And the unit that lets an image find out at its first boot which GPUs it has, and the one by which the health check has
+daemons put right.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mpsfleet.node.cards import RECORD
 from mpsfleet.node.desired import DEFAULT_DIRECTORY
-from mpsfleet.node.files import MADE_BY, PROGRAM_LINK, UNIT_FOLDER, Owned
+from mpsfleet.node.files import HEAL, MADE_BY, PROGRAM_LINK, QUIESCED, UNIT_FOLDER, Owned
 from mpsfleet.node.host_facts import TIMER
 from mpsfleet.node.instances import NODE, needs_record
 
@@ -21,6 +22,7 @@ UNITS = (SETUP, TIMER)
 NHC_PATH = "/etc/nhc/scripts/mpsfleet.nhc"
 PROFILE_PATH = "/etc/profile.d/mpsfleet.sh"
 _SETUP_PATH = f"{UNIT_FOLDER}/{SETUP}"
+HEAL_PATH = f"{UNIT_FOLDER}/{HEAL}"
 _TIMER_PATHS = (f"{UNIT_FOLDER}/mpsfleet-audit.service", f"{UNIT_FOLDER}/{TIMER}")
 
 _SETUP = f"""\
@@ -62,6 +64,19 @@ RandomizedDelaySec=30
 [Install]
 WantedBy=timers.target
 """
+_HEAL = f"""\
+{MADE_BY}[Unit]
+Description=Start or reset the MPS daemons of this node that are ill, where no job can be harmed
+# mpsfleet's health check starts it
+ConditionPathExists=!{QUIESCED}
+
+[Service]
+Type=oneshot
+ExecStart={PROGRAM_LINK} node reset --unattended
+# refused (75), since a job may be on the node, is no failure of the unit, and neither is a warning
+SuccessExitStatus=1 75
+TimeoutStartSec=300
+"""
 _NHC = f"""\
 {MADE_BY}# A check for LBNL Node Health Check; call it in nhc.conf:  * || check_mpsfleet
 function check_mpsfleet() {{
@@ -86,6 +101,8 @@ def owned(desired: Desired) -> tuple[Owned, ...]:
         timer = _TIMER.format(made_by=MADE_BY, minutes=desired.audit_minutes)
         files.append(Owned(_TIMER_PATHS[0], _AUDIT.encode(), 0o644))
         files.append(Owned(_TIMER_PATHS[1], timer.encode(), 0o644))
+    if desired.own_reset:
+        files.append(Owned(HEAL_PATH, _HEAL.encode(), 0o644))
     if desired.nhc:
         files.append(Owned(NHC_PATH, _NHC.encode(), 0o644))
     if desired.profile and desired.daemons == NODE and desired.pipe_directory != DEFAULT_DIRECTORY:
@@ -109,4 +126,4 @@ def units(desired: Desired) -> tuple[str, ...]:
 
 def every_path() -> tuple[str, ...]:
     """Return the paths of all files that any configuration puts there."""
-    return (_SETUP_PATH, *_TIMER_PATHS, NHC_PATH, PROFILE_PATH)
+    return (_SETUP_PATH, *_TIMER_PATHS, HEAL_PATH, NHC_PATH, PROFILE_PATH)

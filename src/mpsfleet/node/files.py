@@ -23,6 +23,7 @@ PROGRAM_DIRECTORY = "/usr/lib/mpsfleet"
 PROGRAM_LINK = "/usr/sbin/mpsfleet"
 LOGROTATE_PATH = "/etc/logrotate.d/mpsfleet"
 QUIESCED = "/etc/mpsfleet/quiesced"
+HEAL = "mpsfleet-heal.service"  # which the health check starts
 KILL_SWITCH = "/etc/mpsfleet/off"
 MADE_BY = "# Written by mpsfleet (`mpsfleet node apply`); changes here are put back at the next deploy.\n"
 

@@ -58,6 +58,25 @@ def why_not(host: Host, desired: Desired, *, any_drain: bool, gpus: frozenset[st
     )
 
 
+def why_not_idle(host: Host, desired: Desired) -> str | None:
+    """Return one sentence why a job may be on the node, drained or not; None when none is. Asks no slurmctld.
+
+    Enough for a step that ends nothing: a job may start meanwhile.
+    """
+    records = jobs.read_all(host)
+    if isinstance(records, Unreadable):
+        return f"the jobs recorded on this node are not known: {records.reason}"
+    if records:
+        return free_gpus.sentence(records[0])
+    if not desired.slurm_enabled:
+        return _by_clients(host, desired)
+    scontrol = steps.scontrol(host)
+    if scontrol is None:
+        return _NO_SCONTROL
+    command = children.Command((host.path(scontrol), "listpids"), steps.LIMIT_S)
+    return _by_processes(steps.understand(children.run((command,))[0]))
+
+
 def _recorded_on(records: tuple[jobs.Record, ...], gpus: frozenset[str]) -> str | None:
     return next((free_gpus.sentence(each) for each in records if each.may_use(gpus)), None)
 

@@ -1,8 +1,9 @@
 """`mpsfleet node hook prolog|epilog|task-prolog`: Slurm tells which job is on which GPU, and a task learns its daemon.
 
+`mpsfleet node hook health-check`, by which slurmd has its node audited, has a module of its own (health_check.py).
 A failure of ours fails no job: it is one sentence on stderr and in the journal, and exit status 0, since a Prolog or an
-Epilog that fails drains its node. No hook asks slurmctld, waits for a lock or sleeps; each ends within its limit. The
-words are read without argparse and little is imported, for every job pays for it.
+Epilog that fails drains its node. No hook of a job asks slurmctld, waits for a lock or sleeps; each ends within its
+limit. The words are read without argparse and little is imported, for every job pays for it.
 """
 
 from __future__ import annotations
@@ -27,20 +28,30 @@ if TYPE_CHECKING:
     from mpsfleet.node.hook_environment import Told
 
 LIMIT_S = 10.0  # below any PrologEpilogTimeout that lets a node work
+HEALTH_LIMIT_S = 50.0  # slurmd kills a health check after 60 s
+_HEALTH_CHECK = "health-check"
 _SENTENCE = 400
 
 
 def main(words: list[str], root: str = "") -> int:
-    """Run one hook for the job that the environment names. Returns 0 whatever becomes of it. UsageError."""
-    if len(words) != 1 or words[0] not in _HOOKS:
-        raise UsageError(f"`mpsfleet node hook` takes one of {', '.join(_HOOKS)}; Slurm calls it with its variables")
+    """Run one hook for what the environment names. Returns 0 whatever becomes of it. UsageError."""
+    known = (*_HOOKS, _HEALTH_CHECK)
+    if len(words) != 1 or words[0] not in known:
+        raise UsageError(f"`mpsfleet node hook` takes one of {', '.join(known)}; Slurm calls it with its variables")
     host = Host.at(root)
-    journal.end_after(LIMIT_S, f"hook {words[0]}: given up after {LIMIT_S:g} s", OK)
+    limit_s = HEALTH_LIMIT_S if words[0] == _HEALTH_CHECK else LIMIT_S
+    journal.end_after(limit_s, f"hook {words[0]}: given up after {limit_s:g} s", OK)
     try:
         if not files.exists(host.path(KILL_SWITCH)):
             os.chdir("/")
             os.umask(0o077)
-            _HOOKS[words[0]](host, hook_environment.understand(os.environ))
+            if words[0] == _HEALTH_CHECK:
+                from mpsfleet.node import audit, health_check  # all of an audit
+
+                audit.settle_process()
+                health_check.run(host, os.environ, HEALTH_LIMIT_S)
+            else:
+                _HOOKS[words[0]](host, hook_environment.understand(os.environ))
     except Exception as error:  # noqa: BLE001  our failure is no job's
         what = str(error) if isinstance(error, MpsfleetError) else f"{type(error).__name__}: {error}"
         journal.say(f"hook {words[0]}: {show(what, _SENTENCE)}")

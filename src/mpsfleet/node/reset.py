@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 QUIT_S = 3  # seconds the daemon gives its servers
 _GRACE_S = 2.0
-_LOCK_WAIT_S = 5.0
+LOCK_WAIT_S = 5.0
 _STOP_S = 30.0
 _NO_MORE = "the configuration has no such daemon any more"
 _UNRECORDED = "which daemons this node should run depends on its GPUs, which no deploy has recorded; deploy it first"
@@ -47,7 +47,7 @@ class Options(NamedTuple):
     names: tuple[str, ...] = ()  # the instances to reset; () for all of the node
 
 
-class _Scope(NamedTuple):
+class Scope(NamedTuple):
     """What one reset is about."""
 
     instances: tuple[Instance, ...]
@@ -62,37 +62,37 @@ class _Scope(NamedTuple):
 
 def reset(host: Host, desired: Desired, options: Options) -> Outcome:
     """Reset daemons of this node and return what was done with the judgement after it. Refused, NotInEffect."""
-    _require_ready(host, desired)
+    require_ready(host, desired)
     if disk.exists(host.path(files.QUIESCED)):
         raise Refused("this node is quiesced for work on the driver; end that with `mpsfleet node unquiesce`")
-    with locks.held(host, "node", _LOCK_WAIT_S):
-        instances = _chosen(host, desired, options.names)
+    with locks.held(host, "node", LOCK_WAIT_S):
+        instances = chosen(host, desired, options.names)
         _require_free(host, desired, options, instances)
         if not options.dry_run:
             for each in instances:
                 prepare.check(host, each)
         facts = probe(host, desired)
-        _require_sense(facts, desired, instances)
-        scope = _scope(host, facts, instances, options)
+        require_sense(facts, desired, instances)
+        scope = scope_of(host, facts, instances, options)
         if options.dry_run:
             return Outcome("reset", facts.node, dry_run=True, changes=_planned(scope))
         changes = prepare.prepare(host, instances)  # taken from users first: then who hears a command cannot change
         changes += _end(host, desired, options, scope)
         changes += _retire(host, desired, scope)
-        changes += _start(host, desired, instances)
+        changes += start(host, desired, instances)
         after = judge(probe(host, desired), desired)
-        _verify_as_user(host, desired, instances)
+        verify_as_user(host, desired, instances)
         return Outcome("reset", facts.node, dry_run=False, changes=changes, report=after)
 
 
 def quiesce(host: Host, desired: Desired, options: Options) -> Outcome:
     """Stop the daemons of the node and keep them stopped over reboots, so that the driver can be exchanged."""
-    _require_ready(host, desired)
-    with locks.held(host, "node", _LOCK_WAIT_S):
-        instances = _chosen(host, desired, ())
+    require_ready(host, desired)
+    with locks.held(host, "node", LOCK_WAIT_S):
+        instances = chosen(host, desired, ())
         _require_free(host, desired, options, instances)
         facts = probe(host, desired)
-        scope = _scope(host, facts, instances, options)
+        scope = scope_of(host, facts, instances, options)
         there = disk.exists(host.path(files.QUIESCED))
         mark = Change(files.QUIESCED, "create", "no unit of ours starts while it is there")
         if options.dry_run:
@@ -109,12 +109,12 @@ def quiesce(host: Host, desired: Desired, options: Options) -> Outcome:
 
 def unquiesce(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
     """Let the daemons of the node start again, start them and verify. Needs no drain: nothing is ended."""
-    _require_ready(host, desired)
-    with locks.held(host, "node", _LOCK_WAIT_S):
-        instances = _chosen(host, desired, ())
+    require_ready(host, desired)
+    with locks.held(host, "node", LOCK_WAIT_S):
+        instances = chosen(host, desired, ())
         facts = probe(host, desired)
         # The mark stays where the new driver does not work; of a quiesced node nothing else is judged.
-        _require_sense(facts._replace(quiesced=False), desired, instances)
+        require_sense(facts._replace(quiesced=False), desired, instances)
         gone = Change(files.QUIESCED, "remove", "the units may start again")
         changes: tuple[Change, ...] = (gone,) if disk.exists(host.path(files.QUIESCED)) else ()
         idle = tuple(at.instance for at in facts.instances if facts.serving(at) is None)
@@ -122,19 +122,21 @@ def unquiesce(host: Host, desired: Desired, *, dry_run: bool) -> Outcome:
             starts = tuple(Change(each.unit, "start", "then verified as root and as a user") for each in idle)
             return Outcome("unquiesce", facts.node, dry_run=True, changes=(*changes, *starts))
         disk.remove(host.path(files.QUIESCED))
-        changes += _start(host, desired, idle)
+        changes += start(host, desired, idle)
         after = judge(probe(host, desired), desired)
-        _verify_as_user(host, desired, instances)
+        verify_as_user(host, desired, instances)
         return Outcome("unquiesce", facts.node, dry_run=False, changes=changes, report=after)
 
 
-def _require_ready(host: Host, desired: Desired) -> None:
+def require_ready(host: Host, desired: Desired) -> None:
+    """Refuse where a person has put the kill switch, and where nothing is deployed."""
     act.refuse_when_off(host)
     if disk.read_or_none(host.path(files.unit_path(desired))) is None:
         raise Refused(f"{files.unit_path(desired)} is not on this node; deploy it first (playbook deploy_mps)")
 
 
-def _start(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> tuple[Change, ...]:
+def start(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> tuple[Change, ...]:
+    """Prepare the directories of instances whose daemons have ended, and start them."""
     changes = prepare.prepare(host, instances) if instances else ()
     for each in instances:
         act.start(host, desired, each)
@@ -142,7 +144,8 @@ def _start(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> tup
     return changes
 
 
-def _chosen(host: Host, desired: Desired, names: tuple[str, ...]) -> tuple[Instance, ...]:
+def chosen(host: Host, desired: Desired, names: tuple[str, ...]) -> tuple[Instance, ...]:
+    """Return the instances of these names, or all of the node. UsageError, Refused where there is none."""
     cards = topology.recorded(host)
     if isinstance(cards, Unreadable):
         raise MpsfleetError(cards.reason)
@@ -164,7 +167,7 @@ def _require_free(host: Host, desired: Desired, options: Options, instances: tup
         raise Refused(why)
 
 
-def _require_sense(facts: Facts, desired: Desired, instances: tuple[Instance, ...]) -> None:
+def require_sense(facts: Facts, desired: Desired, instances: tuple[Instance, ...]) -> None:
     """Refuse where the GPUs themselves are ill or cannot be asked: restarting MPS would not help, and might hang."""
     subjects = {f"gpu{each.name}" for each in instances}
     for each in judge(facts, desired).findings:
@@ -173,7 +176,7 @@ def _require_sense(facts: Facts, desired: Desired, instances: tuple[Instance, ..
             raise Refused(f"a reset of MPS does not help here: {each.message}; to do: {each.remedy}")
 
 
-def _scope(host: Host, facts: Facts, instances: tuple[Instance, ...], options: Options) -> _Scope:
+def scope_of(host: Host, facts: Facts, instances: tuple[Instance, ...], options: Options) -> Scope:
     """Return what this reset is about. The daemons of instances that were not named are left alone."""
     if isinstance(facts.daemons, Unreadable):
         raise MpsfleetError(f"the daemons of this node are not known: {facts.daemons.reason}")
@@ -192,10 +195,10 @@ def _scope(host: Host, facts: Facts, instances: tuple[Instance, ...], options: O
         or each.process.pid in pids
         or (options.others and each.directory not in spared)
     )
-    return _Scope(instances, retired, mine, targets)
+    return Scope(instances, retired, mine, targets)
 
 
-def _planned(scope: _Scope) -> tuple[Change, ...]:
+def _planned(scope: Scope) -> tuple[Change, ...]:
     ends = tuple(
         Change(f"control daemon {each.process.pid} of {each.directory}", "end", "quit -t, then TERM, then KILL")
         for each in scope.targets
@@ -211,7 +214,7 @@ def _planned(scope: _Scope) -> tuple[Change, ...]:
     return (*ends, *stops, *gone, *cleaned, *starts)
 
 
-def _end(host: Host, desired: Desired, options: Options, scope: _Scope) -> tuple[Change, ...]:
+def _end(host: Host, desired: Desired, options: Options, scope: Scope) -> tuple[Change, ...]:
     """End the daemons, their servers with them, and return what it took."""
     with contextlib.ExitStack() as stack:
         held = _hold(host, stack, scope.targets)
@@ -235,7 +238,7 @@ def _end(host: Host, desired: Desired, options: Options, scope: _Scope) -> tuple
     return changes
 
 
-def _retire(host: Host, desired: Desired, scope: _Scope) -> tuple[Change, ...]:
+def _retire(host: Host, desired: Desired, scope: Scope) -> tuple[Change, ...]:
     """Take away the units that the configuration has no more; their daemons have ended."""
     changes: tuple[Change, ...] = ()
     for each in scope.retired:
@@ -285,7 +288,7 @@ def _hold_servers(host: Host, stack: contextlib.ExitStack, targets: tuple[Daemon
     return found
 
 
-def _quit(host: Host, desired: Desired, scope: _Scope, held: list[processes.Held]) -> tuple[Change, ...]:
+def _quit(host: Host, desired: Desired, scope: Scope, held: list[processes.Held]) -> tuple[Change, ...]:
     """Ask the daemon that serves each pipe directory to quit, where it is certain who would hear it."""
     ours = {each.pipe_directory for each in scope.instances}
     changes: tuple[Change, ...] = ()
@@ -314,7 +317,7 @@ def _quit_one(
     return ()
 
 
-def _verify_as_user(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> None:
+def verify_as_user(host: Host, desired: Desired, instances: tuple[Instance, ...]) -> None:
     """Ask the new daemons with NVIDIA's own program as an ordinary user, as a job would."""
     for each in instances:
         problem = daemon.refuses_user(host, desired, each)

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, NoReturn
 
 from mpsfleet.errors import CRITICAL, OK, REFUSED, VERDICT_EXIT, MpsfleetError, NotInEffect, Refused, UsageError
-from mpsfleet.node import act, config, daemon, deploy, instances, plan, prepare, settings, topology
+from mpsfleet.node import act, config, daemon, deploy, instances, plan, prepare, settings, topology, unattended
 from mpsfleet.node.acknowledge import acknowledge
 from mpsfleet.node.audit import read_config, require_root, write_line
 from mpsfleet.node.desired import Desired
@@ -74,6 +74,9 @@ def _parser(verb: str) -> _Parser:
         parser.add_argument(
             "--others", action="store_true", help="also end root's control daemons on other directories"
         )
+        parser.add_argument(
+            "--unattended", action="store_true", help="only daemons that are ill; one that does not run needs no drain"
+        )
     return parser
 
 
@@ -100,8 +103,7 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
         return deploy.nothing(verb, host, dry_run=words.dry_run)._replace(skipped=message)
     desired = desired_or_error(host, text)
     if verb == "reset":
-        names = tuple(dict.fromkeys(str(each) for each in words.gpu))
-        return reset(host, desired, Options(words.any_drain, words.others, words.dry_run, names))
+        return _reset(host, desired, words)
     if verb == "quiesce":
         return quiesce(host, desired, Options(words.any_drain, dry_run=words.dry_run))
     if verb == "unquiesce":
@@ -114,6 +116,15 @@ def _outcome(verb: str, host: Host, words: argparse.Namespace) -> Outcome:
     if verb == "apply":
         return deploy.apply(host, desired, text, dry_run=words.dry_run)
     return deploy.remove(host, desired, dry_run=words.dry_run, any_drain=words.any_drain)
+
+
+def _reset(host: Host, desired: Desired, words: argparse.Namespace) -> Outcome:
+    if words.unattended:
+        if words.any_drain or words.others or words.gpu:
+            raise UsageError("--unattended chooses by itself; it takes neither --any-drain nor --others nor --gpu")
+        return unattended.put_right(host, desired, dry_run=words.dry_run)
+    names = tuple(dict.fromkeys(str(each) for each in words.gpu))
+    return reset(host, desired, Options(words.any_drain, words.others, words.dry_run, names))
 
 
 def desired_or_error(host: Host, text: str | None = None) -> Desired:
