@@ -58,6 +58,7 @@ NAVIGATION = (
             "how-to/gpus",
             "how-to/tell-slurm",
             "how-to/audit",
+            "how-to/drains",
             "how-to/health-check",
             "how-to/reset",
             "how-to/upgrade-the-driver",
