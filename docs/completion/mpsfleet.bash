@@ -5,7 +5,7 @@ _mpsfleet_words() {
     case "$1" in
         "") echo "node slurm sim explain --version --root --help" ;;
         "node") echo "audit apply remove reset quiesce unquiesce acknowledge prepare" ;;
-        "slurm") echo "nodes drain undrain verdict lint" ;;
+        "slurm") echo "nodes drain undrain verdict drift lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
         "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
@@ -19,6 +19,7 @@ _mpsfleet_words() {
         "slurm drain") echo "--json --code --gpu --wait --cluster --dry-run --help" ;;
         "slurm undrain") echo "--json --cluster --dry-run --help" ;;
         "slurm verdict") echo "--json --reports --trigger-drain --max-drained --max-drained-partition --cluster --dry-run --help" ;;
+        "slurm drift") echo "--json --reports --cluster --help" ;;
         "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --shared --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;
         "sim down") echo "--help" ;;
@@ -41,6 +42,7 @@ _mpsfleet_values() {
         "node apply --config") echo "-" ;;
         "slurm drain --code") echo "compute-mode-prohibited daemon-absent daemon-unreachable daemon-unreachable-by-users daemon-wedged daemon-wrong-gpus directory-missing driver-mismatch driver-not-loaded gpu-ecc gpu-error gpu-lost gpu-missing gpu-requires-reset gpu-xid mps-package-missing nvidia-smi-wedged reset" ;;
         "slurm verdict --reports") echo "FILE" ;;
+        "slurm drift --reports") echo "FILE" ;;
         "slurm lint --slurm-conf") echo "FILE" ;;
         "slurm lint --gres-conf") echo "FILE" ;;
         "slurm lint --gpus-json") echo "FILE" ;;

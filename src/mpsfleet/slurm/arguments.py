@@ -17,7 +17,7 @@ from mpsfleet.slurm.lint.judge_cluster import DEFAULT_PIPE_DIRECTORY
 from mpsfleet.slurm.lint.wanted import WAYS
 from mpsfleet.slurm.reasons import MOST_GPU
 
-VERBS = ("nodes", "drain", "undrain", "verdict", "lint")
+VERBS = ("nodes", "drain", "undrain", "verdict", "drift", "lint")
 _LONGEST_WAIT_S = 30 * 86400.0
 
 
@@ -89,6 +89,11 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     )
     _writes(verdict)
 
+    drift = _verb(verbs, "drift", "Compare what Slurm registers with what runs on the nodes.")
+    drift.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes; default: all")
+    drift.add_argument("--reports", metavar="FILE|-", help="the nodes' reports as JSON; default: Slurm's side alone")
+    drift.add_argument("--cluster", metavar="NAME", help="compare only if slurmctld's ClusterName is this")
+
     lint = _verb(verbs, "lint", "Check slurm.conf and gres.conf against each other, and against a node's GPUs.")
     lint.add_argument("--slurm-conf", metavar="FILE", type=_path, help="default: the first in a usual place")
     lint.add_argument("--gres-conf", metavar="FILE", type=_path, help="default: beside slurm.conf, where there is one")
@@ -108,7 +113,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N:NODES",
         help="with --want: N GPUs of these nodes are shared; default: those that gres.conf names, else all",
     )
-    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict, "lint": lint}
+    return top, {"nodes": nodes, "drain": drain, "undrain": undrain, "verdict": verdict, "drift": drift, "lint": lint}
 
 
 def _verb(verbs: argparse._SubParsersAction[_Parser], name: str, what: str) -> _Parser:

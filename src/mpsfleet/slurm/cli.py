@@ -1,4 +1,4 @@
-"""`mpsfleet slurm nodes|drain|undrain|verdict|lint`: words to values, values to text or JSON, and the exit status.
+"""`mpsfleet slurm nodes|drain|undrain|verdict|drift|lint`: words to values, values to text or JSON, exit status.
 
 Exit status: 0 ok, 1 warning, 2 critical or not in effect, 3 unknown (could not ask), 64 wrong usage, 75 refused.
 Anything said about a failure is one sentence on standard error; with --json the object stands on standard output too.
@@ -21,6 +21,7 @@ from mpsfleet.slurm.arguments import parse
 from mpsfleet.slurm.budget import Budget
 from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
 from mpsfleet.slurm.drains import own_name
+from mpsfleet.slurm.drift_command import drift
 from mpsfleet.slurm.lint.command import lint
 from mpsfleet.slurm.render import node_json, node_line, outcome_json, outcome_line
 from mpsfleet.slurm.steps import REAL_CLOCK, NotAsked, Outcome, Terms
@@ -114,11 +115,16 @@ def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
     return VERDICT_EXIT[fleet.verdict]
 
 
+def _drift(words: argparse.Namespace, door: Scontrol) -> int:
+    return drift(words, door, None if words.reports is None else reports.read(read_reports(words.reports, door.caller)))
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace, Scontrol], int]] = {
     "nodes": _nodes,
     "drain": _drain,
     "undrain": _undrain,
     "verdict": _verdict,
+    "drift": _drift,
 }
 
 
