@@ -101,6 +101,8 @@ def as_json(words: list[str], cluster: dict[str, Any]) -> int:
             "name": name,
             "hostname": node.get("hostname", name),
             "gres": node.get("gres", "gpu:a100:4,mps:a100:400"),
+            "gres_used": node.get("gres_used", ""),
+            "tres_used": node.get("tres_used", ""),
             "state": node["state"].split("+"),
             "reason": node.get("reason") or "",
             "reason_set_by_user": node.get("user", "root"),

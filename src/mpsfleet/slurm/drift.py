@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet import codes
 from mpsfleet.show import show
-from mpsfleet.slurm import drains, drift_gres, drift_names, states
+from mpsfleet.slurm import drains, drift_gres, drift_names, reasons, states
 from mpsfleet.slurm.drift_kinds import Drift, drift
 from mpsfleet.slurm.gres import count_of
 from mpsfleet.slurm.notices import INFO, Notice
@@ -76,8 +76,11 @@ def of_host(host: str, name: str, slurm: Registry, report: Report | None) -> tup
 def _of_node(node: Node, slurm: Registry, report: Report | None, told: Presence | None) -> Iterator[Drift]:
     if is_planned(node):
         return
-    yield from drift_gres.compare(node, told, is_site_sharing=slurm.has_sharing, models=slurm.models)
-    yield from registration(node, told)
+    invalid = registration(node, told)
+    yield from invalid
+    for each in drift_gres.compare(node, told, is_site_sharing=slurm.has_sharing, models=slurm.models):
+        if not invalid or each.kind == "allocated-without-daemon":  # its Gres is what it registered, and to be mended
+            yield each
     if report is not None and any(each.code == _WITHOUT_JOB for each in report.findings):
         sentence = "A process of no job is a client of MPS on the node, on GPUs that Slurm counts as free."
         yield drift("process-without-job", sentence, codes.BY_NAME[_WITHOUT_JOB].remedy)
@@ -88,11 +91,16 @@ def registration(node: Node, told: Presence | None = None) -> tuple[Drift, ...]:
     if states.INVALID_REG not in node.state.flags or is_planned(node):
         return ()
     reason = node.reason.text if node.reason else ""
-    sentence = "The node registered with other resources than slurm.conf gives it"
-    sentence = f"{sentence} ({show(reason) if reason else 'no reason is given'})."
+    cause = show(reason) if reason else "no reason is given"
+    if reason.startswith(reasons.TAG) or reason == reasons.GIVEN_BACK:
+        # 24.11 without accounting drains the node and keeps the reason of an older drain, ours as any other.
+        cause = "slurmctld's log says which; the reason is one of before"
+    sentence = f"The node registered with other resources than slurm.conf gives it ({cause})."
     match = _FEWER.search(reason)
     if match is None:
         mend = "Make slurm.conf, gres.conf and the node's GPUs agree; restart its slurmd."
+        has_now = ",".join(":".join(filter(None, (each.name, each.type, str(each.count)))) for each in node.gres)
+        mend = f"It registered {show(has_now)}. {mend}" if has_now else mend
         return (drift("invalid-registration", sentence, mend),)
     name, has, wanted = match.group(1), int(match.group(2)), int(match.group(3))
     return (drift("invalid-registration", sentence, f"{_which_side(name, has, wanted, told)} {_again(node)}"),)
@@ -105,8 +113,8 @@ def _which_side(name: str, has: int, wanted: int, told: Presence | None) -> str:
     if found is not None:
         return f"nvidia-smi shows {found} GPUs there: bring the others back, or set gpu to {found} in slurm.conf."
     return (
-        f"Its gres.conf gives {has} of gres/{name}, and its Gres in slurm.conf {wanted}: raise the Count of the {name} "
-        "lines in its gres.conf, or lower slurm.conf, whichever is wrong."
+        f"Its slurmd counts {has} of gres/{name} by the slurm.conf and gres.conf there, slurmctld {wanted}: correct "
+        "the node's files where slurmctld is right, else the controller's slurm.conf."
     )
 
 
