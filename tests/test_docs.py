@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -15,7 +16,20 @@ import pytest
 from mpsfleet import errors
 from mpsfleet.node import desired, model
 from mpsfleet.node.render import json as node_json
-from mpsfleet.slurm import drains, gres, lines, nodes, reports, states, steps, verdict
+from mpsfleet.slurm import (
+    drains,
+    drift_fleet,
+    drift_kinds,
+    drift_lines,
+    gres,
+    lines,
+    nodes,
+    presence,
+    reports,
+    states,
+    steps,
+    verdict,
+)
 from mpsfleet.slurm.lint import judge_cluster, slurm_conf, told, wanted
 from mpsfleet.slurm.lint import render as lint_render
 from mpsfleet.slurm.render import node_json as slurm_node
@@ -166,11 +180,13 @@ NODE = nodes.Node(
     gres=gres.parse("mps:a100:400"),
     partitions=("gpu",),
 )
-REPORT = model.report("n2", (model.finding("daemon-wedged", "daemon node", "it is stopped", origin="node", pid=1),))
+REPORT = model.report(
+    "n2", (model.finding("daemon-wedged", "daemon node", "it is stopped", origin="node", pid=1),)
+)._replace(mps=model.Mps((("node", False),), ((0, "nvidia_a100-sxm4-40gb", "node", 1),), 1, 1))
 
 
 def test_the_reports_json_is_as_shown() -> None:
-    assert shape(example("The report of a node")) == shape(node_json.report_object(REPORT))
+    assert shape(example("The report of a node")) == shape(json.loads(node_json.report(REPORT)))
 
 
 def test_the_acting_commands_json_is_as_shown() -> None:
@@ -241,3 +257,19 @@ def completions(*typed: str) -> list[str]:
 )
 def test_bash_completes(typed: tuple[str, ...], offered: list[str]) -> None:
     assert completions(*typed) == offered
+
+
+def test_the_json_of_drift_is_as_shown() -> None:
+    told = presence.Presence((presence.Instance("node", serves=False),), (), None, None)
+    given = reports.HostReport("n2", "n2", reports.Report("n2", "ok", "0.1.0", (), told))
+    away = reports.HostReport("n4", "n4", None, "unreachable")
+    node = dataclasses.replace(NODE, state=states.parse("IDLE"), gres=gres.parse("gpu:4,mps:400"))
+    table = nodes.NodeTable((node, dataclasses.replace(node, name="n4")), ())
+    shown = example("Drift")
+    assert drift_lines.as_json(drift_fleet.compare(table, (given, away))) == shown
+
+
+def test_every_kind_of_drift_is_explained() -> None:
+    page = (REPOSITORY / "docs/how-to/find-drift.md").read_text("utf-8")
+    rows = [f"| `{each.word}` | {each.severity} | {each.about} |" for each in drift_kinds.KINDS]
+    assert [each for each in page.splitlines() if each.startswith("| `")] == rows

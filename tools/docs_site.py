@@ -46,6 +46,7 @@ TITLES = {  # where the page's own is too long or says too little in the navigat
     "how-to/gpus": "A daemon for each GPU",
     "how-to/rehearse": "Rehearse",
     "how-to/tell-slurm": "Tell Slurm",
+    "how-to/find-drift": "Find drift",
     "how-to/coming-from-playbooks": "Replace your playbooks",
     "reference/collection/readme": "Playbooks and variables",
 }
@@ -60,6 +61,7 @@ NAVIGATION = (
             "how-to/audit",
             "how-to/drains",
             "how-to/health-check",
+            "how-to/find-drift",
             "how-to/reset",
             "how-to/upgrade-the-driver",
             "how-to/images",

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from mpsfleet.codes import SEVERITIES
-from mpsfleet.node.model import SCHEMA, Change, Finding, Outcome
+from mpsfleet.node.judge.presence import MOST
+from mpsfleet.node.model import SCHEMA, Change, Finding, Mps, Outcome
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ORIGINS = ("node", "user", "either")
@@ -108,7 +109,40 @@ def _report_members() -> Schema:
             "maxItems": 128,
             "description": "most severe first",
         },
+        "mps": {
+            "anyOf": [_mps(), {"type": "null"}],
+            "description": "what of MPS is on the node; null where there was nothing to judge against",
+        },
     }
+
+
+def _mps() -> Schema:
+    number: Schema = {"type": "integer", "minimum": 0, "maximum": 65536}
+    count: Schema = {**number, "type": ["integer", "null"]}
+    instance = {"type": "string", "maxLength": 16, "pattern": "^(node|[0-9]*)$"}
+    members: Schema = {
+        "instances": _rows(
+            [instance, {"type": ["boolean", "null"]}],
+            "each control daemon that should be, and whether jobs can use it; null: not certain either way",
+        ),
+        "gpus": _rows(
+            [
+                {"type": "integer", "minimum": -1, "maximum": 65536},
+                _text(48, ""),
+                instance,
+                {**count, "type": "integer"},
+            ],
+            "each GPU: minor number (-1: not told), model, the daemon that serves it, how many jobs are recorded on it",
+        ),
+        "found": {**count, "description": "whole GPUs that nvidia-smi shows; null: not told, or one is split by MIG"},
+        "jobs": {**count, "description": "records of jobs with GPUs; null: not read"},
+    }
+    return _object(members)
+
+
+def _rows(cells: list[Schema], description: str) -> Schema:
+    row = {"type": "array", "prefixItems": cells, "items": False, "minItems": len(cells)}
+    return {"type": "array", "items": row, "maxItems": MOST, "description": description}
 
 
 def _finding() -> Schema:
@@ -144,4 +178,4 @@ def _sentence(description: str) -> Schema:
 
 def fields() -> dict[str, tuple[str, ...]]:
     """Return the members that the program's own values have, for the test that holds them to the schema."""
-    return {"finding": Finding._fields, "change": Change._fields, "outcome": Outcome._fields}
+    return {"finding": Finding._fields, "change": Change._fields, "outcome": Outcome._fields, "mps": Mps._fields}

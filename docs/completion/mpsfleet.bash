@@ -5,7 +5,7 @@ _mpsfleet_words() {
     case "$1" in
         "") echo "node slurm sim explain --version --root --help" ;;
         "node") echo "audit apply remove reset quiesce unquiesce acknowledge prepare" ;;
-        "slurm") echo "nodes drain undrain verdict history lint" ;;
+        "slurm") echo "nodes drain undrain verdict history drift lint" ;;
         "sim") echo "up down break mend faults status inventory exec" ;;
         "node audit") echo "--json --nagios --config --record --record-names --replay --help" ;;
         "node apply") echo "--dry-run --json --config --help" ;;
@@ -20,6 +20,7 @@ _mpsfleet_words() {
         "slurm undrain") echo "--json --ledger --cluster --dry-run --help" ;;
         "slurm verdict") echo "--json --reports --published --trigger-drain --trigger-undrain --drain-after --undrain-after --strikes --max-drained --max-drained-partition --max-drained-hour --ledger --cluster --dry-run --help" ;;
         "slurm history") echo "--json --ledger --help" ;;
+        "slurm drift") echo "--json --reports --cluster --help" ;;
         "slurm lint") echo "--json --slurm-conf --gres-conf --node --gpus-json --pipe-directory --multi-user --want --shares --shared --help" ;;
         "sim up") echo "--version --gpus --dir --terse --help" ;;
         "sim down") echo "--help" ;;
@@ -46,6 +47,7 @@ _mpsfleet_values() {
         "slurm verdict --reports") echo "FILE" ;;
         "slurm verdict --ledger") echo "FILE" ;;
         "slurm history --ledger") echo "FILE" ;;
+        "slurm drift --reports") echo "FILE" ;;
         "slurm lint --slurm-conf") echo "FILE" ;;
         "slurm lint --gres-conf") echo "FILE" ;;
         "slurm lint --gpus-json") echo "FILE" ;;

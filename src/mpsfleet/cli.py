@@ -45,6 +45,7 @@ On the Slurm controller:
   mpsfleet slurm drain     drain a node with our reason
   mpsfleet slurm undrain   undrain a node whose drain is ours
   mpsfleet slurm verdict   judge the reports of many nodes, and drain where that is asked for
+  mpsfleet slurm drift     compare what Slurm registers with what runs on the nodes
   mpsfleet slurm lint      check slurm.conf and gres.conf against each other and against a node's GPUs
 
 For a rehearsal, without root:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from clusterlab.record import read_record
 from clusterlab.suites import suite_called
-from fleet import Fleet
+from fleet import REPOSITORY, Fleet
 
 from mpsfleet.node import hook_files
 
@@ -94,3 +95,33 @@ def test_each_daemon_serves_its_gpu_alone_and_the_node_is_well(fleet: Fleet) -> 
         environment = fleet.cluster.must("n1", "sh", "-c", f"tr '\\0' '\\n' < /proc/{pid}/environ")
         assert f"CUDA_VISIBLE_DEVICES={uuid}" in environment.splitlines()
         assert f"CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps/{number}" in environment.splitlines()
+
+
+@pytest.mark.smoke
+def test_a_job_on_the_one_gpu_whose_daemon_has_ended_is_drift_of_that_gpu(fleet: Fleet) -> None:
+    cluster = fleet.cluster
+    program = cluster.lab.root("ctl") / "root" / "drift.pyz"
+    program.write_bytes((REPOSITORY / "build" / "mpsfleet.pyz").read_bytes())
+
+    def drift() -> tuple[str, list[tuple[str, int | None]]]:
+        hosts = [{"host": "n1", "node": "n1", "report": fleet.audit("n1")[0], "error": None}]
+        given = json.dumps({"schema": 1, "hosts": hosts})
+        command = ("python3", "-IS", "/root/drift.pyz", "slurm", "drift", "--reports", "-", "--json")
+        answer = json.loads(cluster.exec("ctl", command, stdin=given).stdout)
+        return answer["verdict"], sorted((each["kind"], each["gpu"]) for each in answer["drifts"])
+
+    job = cluster.submit("sleep 120", "--gres=shard:1", "--nodelist=n1", "--output=/dev/null")
+    fleet.wait_for("a job")
+    before = drift()
+    [gpu] = [index for index, row in enumerate(fleet.audit("n1")[0]["mps"]["gpus"]) if row[3]]
+    cluster.must("n1", "systemctl", "stop", f"nvidia-mps@{gpu}.service")
+    beside = drift()
+    cluster.must("ctl", "scancel", str(job))
+    fleet.wait_for("no jobs")
+    after = drift()
+    cluster.must("n1", "systemctl", "start", f"nvidia-mps@{gpu}.service")
+    program.unlink()
+
+    assert before == ("ok", [])
+    assert beside == ("critical", [("allocated-without-daemon", gpu), ("mps-not-running", gpu)])
+    assert after == ("critical", [("mps-not-running", gpu)])

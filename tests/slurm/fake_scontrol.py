@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -22,6 +23,7 @@ RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=1\x20
    AvailableFeatures=(null)
    ActiveFeatures=(null)
    Gres={gres}
+   GresUsed={gres_used}
    NodeAddr={hostname} NodeHostName={hostname} Version=22.05.8
    OS=Linux 6.1.0 #1 SMP\x20
    RealMemory=256000 AllocMem=0 FreeMem=N/A Sockets=64 Boards=1
@@ -30,7 +32,7 @@ RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=1\x20
    BootTime=2026-12-01T14:40:23 SlurmdStartTime=2026-12-01T15:09:41
    LastBusyTime=2026-12-01T15:09:41
    CfgTRES=cpu=64,mem=250G,billing=64
-   AllocTRES=
+   AllocTRES={tres_used}
    CapWatts=n/a
    CurrentWatts=0 AveWatts=0
    ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s
@@ -41,9 +43,12 @@ def record_of(name: str, node: dict[str, Any]) -> str:
     text = RECORD.format(
         name=name,
         gres=node.get("gres", "gpu:a100:4,mps:a100:400"),
+        gres_used=node.get("gres_used", "gpu:a100:0(IDX:N/A),mps:a100:0(IDX:N/A)"),
+        tres_used=node.get("tres_used", ""),
         hostname=node.get("hostname", name),
         state=node["state"],
     )
+    text = text if "--details" in sys.argv else re.sub(" *GresUsed=.*\n", "", text)
     if node.get("reason"):
         text += f"   Reason={node['reason']} [{node.get('user', 'root')}@2026-12-01T15:10:00]\n"
     return text + "\n"
@@ -100,6 +105,8 @@ def as_json(words: list[str], cluster: dict[str, Any]) -> int:
             "name": name,
             "hostname": node.get("hostname", name),
             "gres": node.get("gres", "gpu:a100:4,mps:a100:400"),
+            "gres_used": node.get("gres_used", ""),
+            "tres_used": node.get("tres_used", ""),
             "state": node["state"].split("+"),
             "reason": node.get("reason") or "",
             "reason_set_by_user": node.get("user", "root"),
@@ -144,7 +151,8 @@ def main() -> int:
             sys.stderr.write("scontrol: error: load_plugins: unable to find plugin: serializer/json" + "\n")
             return 1
         return as_json(sys.argv[3:], cluster)
-    return {"show": show, "update": update}[sys.argv[1]](sys.argv[2:], cluster)
+    verb, *words = [word for word in sys.argv[1:] if word != "--details"]
+    return {"show": show, "update": update}[verb](words, cluster)
 
 
 if __name__ == "__main__":

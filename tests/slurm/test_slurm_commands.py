@@ -33,7 +33,7 @@ def test_a_fleet_is_asked_for_in_one_call(slurm: FakeSlurm) -> None:
     table = slurm.door().show_nodes()
     assert isinstance(table, NodeTable)
     assert [each.name for each in table.nodes] == ["n1", "n2"]
-    assert [each["words"] for each in slurm.calls()] == [["show", "nodes"]]
+    assert [each["words"] for each in slurm.calls()] == [["--details", "show", "nodes"]]
 
 
 def test_one_node_is_asked_for_by_name(slurm: FakeSlurm) -> None:

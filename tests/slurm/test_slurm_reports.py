@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpsfleet.slurm import pieces, reports
+from mpsfleet.slurm.presence import Gpu, Instance, Presence
 from mpsfleet.slurm.reports import Garbage, HostReport, Report, ReportsError
 
 JSON = st.recursive(
@@ -39,6 +40,9 @@ def report(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"schema": 1, "verdict": verdict, "node": "n1", "program": "0.1.0", "findings": list(findings), **changes}
 
 
+MPS = {"instances": [["node", True]], "gpus": [[0, "a100", "node", 1], [-1, "t4", "", 0]], "found": 2, "jobs": None}
+
+
 def whole(*hosts: dict[str, Any]) -> str:
     return json.dumps({"schema": 1, "hosts": list(hosts)})
 
@@ -62,6 +66,18 @@ def test_a_report_is_read() -> None:
     )
 
 
+def test_what_a_report_tells_of_mps_is_read() -> None:
+    read = read_one(report(mps=MPS))
+    assert isinstance(read, Report)
+    daemon = Instance("node", serves=True)
+    assert read.mps == Presence((daemon,), (Gpu(0, "a100", "node", 1), Gpu(-1, "t4", "", 0)), 2, None)
+    assert [each.model for each in read.mps.under_mps] == ["a100"]
+
+
+def test_a_report_that_tells_nothing_of_mps_is_read() -> None:
+    assert read_one(report(mps=None)) == read_one(report())
+
+
 def test_a_report_passed_on_as_text_is_read_the_same() -> None:
     assert read_one(json.dumps(report(finding()))) == read_one(report(finding()))
 
@@ -77,6 +93,19 @@ GARBAGE = {
     "no members": {},
     "a member missing": {key: value for key, value in report().items() if key != "program"},
     "a member too many": {**report(), "drain": True},
+    "mps of another kind": report(mps=[]),
+    "mps with a member too many": report(mps={**MPS, "drain": True}),
+    "a daemon of another name": report(mps={**MPS, "instances": [["../0", True]]}),
+    "a daemon that serves by number": report(mps={**MPS, "instances": [["node", 1]]}),
+    "a daemon told twice": report(mps={**MPS, "instances": [["node", True], ["node", False]]}),
+    "a GPU of a daemon that is not told": report(mps={**MPS, "instances": []}),
+    "a GPU without jobs": report(mps={**MPS, "gpus": [[0, "a100", "node"]]}),
+    "a GPU with a terrible name": report(mps={**MPS, "gpus": [[0, "a\x1b[2J", "node", 0]]}),
+    "a GPU with a long name": report(mps={**MPS, "gpus": [[0, "a" * 49, "node", 0]]}),
+    "a GPU of no number": report(mps={**MPS, "gpus": [[-2, "a100", "node", 0]]}),
+    "more GPUs than a node holds": report(mps={**MPS, "gpus": [[0, "a100", "node", 0]] * 65}),
+    "a count that is none": report(mps={**MPS, "found": True}),
+    "a count out of bounds": report(mps={**MPS, "jobs": -1}),
     "another schema": report(schema=2),
     "a schema that is true": report(schema=True),
     "a schema that is text": report(schema="1"),

@@ -9,6 +9,7 @@ from mpsfleet.errors import UNKNOWN, VERDICT_EXIT, MpsfleetError, UsageError
 from mpsfleet.node import config
 from mpsfleet.node.host import Host
 from mpsfleet.node.judge import judge, misconfigured
+from mpsfleet.node.judge.presence import presence
 from mpsfleet.node.probe import probe, short_name
 from mpsfleet.tuples import NamedTuple
 
@@ -64,7 +65,7 @@ def look(host: Host, text: str | None = None) -> tuple[Report, Facts | None]:
     if mistakes:
         return misconfigured(short_name(host), mistakes), None
     facts = probe(host, desired)
-    return judge(facts, desired), facts
+    return judge(facts, desired)._replace(mps=presence(facts, desired)), facts
 
 
 def _look(wanted: _Wanted, root: str) -> tuple[Report, Facts | None]:

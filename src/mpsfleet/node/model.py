@@ -251,12 +251,22 @@ def finding(
     )
 
 
+class Mps(NamedTuple):
+    """What of MPS is on the node, in short: Slurm's side compares with it what it registers there."""
+
+    instances: tuple[tuple[str, bool | None], ...]  # each control daemon that should be; whether jobs can use it
+    gpus: tuple[tuple[int, str, str, int], ...]  # minor number (-1: not told), model, instance ("": none), jobs
+    found: int | None  # whole GPUs that nvidia-smi shows; None where it was not told, or a GPU is split by MIG
+    jobs: int | None  # records of jobs with GPUs; None where they were not read
+
+
 class Report(NamedTuple):
     """The judgement of one node."""
 
     node: str
     verdict: str
     findings: tuple[Finding, ...]
+    mps: Mps | None = None  # None where there was nothing to judge against
 
 
 def report(node: str, findings: tuple[Finding, ...]) -> Report:

@@ -18,7 +18,7 @@ from mpsfleet.slurm.lint.wanted import WAYS
 from mpsfleet.slurm.policy import Policy
 from mpsfleet.slurm.reasons import MOST_GPU
 
-VERBS = ("nodes", "drain", "undrain", "verdict", "history", "lint")
+VERBS = ("nodes", "drain", "undrain", "verdict", "history", "drift", "lint")
 _LONGEST_WAIT_S = 30 * 86400.0
 
 
@@ -84,6 +84,11 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     history.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes; default: all in the ledger")
     _ledger(history)
 
+    drift = _verb(verbs, "drift", "Compare what Slurm registers with what runs on the nodes.")
+    drift.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes; default: all")
+    drift.add_argument("--reports", metavar="FILE|-", help="the nodes' reports as JSON; default: Slurm's side alone")
+    drift.add_argument("--cluster", metavar="NAME", help="compare only if slurmctld's ClusterName is this")
+
     lint = _verb(verbs, "lint", "Check slurm.conf and gres.conf against each other, and against a node's GPUs.")
     lint.add_argument("--slurm-conf", metavar="FILE", type=_path, help="default: the first in a usual place")
     lint.add_argument("--gres-conf", metavar="FILE", type=_path, help="default: beside slurm.conf, where there is one")
@@ -103,7 +108,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N:NODES",
         help="with --want: N GPUs of these nodes are shared; default: those that gres.conf names, else all",
     )
-    made = (nodes, drain, undrain, verdict, history, lint)
+    made = (nodes, drain, undrain, verdict, history, drift, lint)
     return top, dict(zip(VERBS, made))
 
 

@@ -22,6 +22,7 @@ from mpsfleet.slurm.arguments import parse
 from mpsfleet.slurm.budget import Budget
 from mpsfleet.slurm.commands import Caller, Scontrol, Unreadable, this_caller
 from mpsfleet.slurm.drains import own_name
+from mpsfleet.slurm.drift_command import drift
 from mpsfleet.slurm.fleet_run import Orders
 from mpsfleet.slurm.lint.command import lint
 from mpsfleet.slurm.policy import Policy
@@ -142,12 +143,17 @@ def _verdict(words: argparse.Namespace, door: Scontrol) -> int:
     return VERDICT_EXIT[fleet.verdict]
 
 
+def _drift(words: argparse.Namespace, door: Scontrol) -> int:
+    return drift(words, door, None if words.reports is None else reports.read(read_reports(words.reports, door.caller)))
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace, Scontrol], int]] = {
     "nodes": _nodes,
     "drain": _drain,
     "undrain": _undrain,
     "verdict": _verdict,
     "history": _history,
+    "drift": _drift,
 }
 
 

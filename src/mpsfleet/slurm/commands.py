@@ -124,11 +124,11 @@ class Scontrol:
         )
 
     def show_nodes(self) -> NodeTable | Unreadable:
-        """Ask for all nodes: one request for a whole fleet."""
+        """Ask for all nodes: one request for a whole fleet. Details add GresUsed to the text; JSON has it anyway."""
         table = self._json("nodes")
         if table is not None:
             return table
-        answer = self._ask("show", "nodes")
+        answer = self._ask("--details", "show", "nodes")
         if isinstance(answer, Unreadable):
             return answer
         return nodes.parse(answer.stdout) if answer.rc == 0 else _refusal("scontrol show nodes", answer)

@@ -5,6 +5,7 @@ Forms seen on Slurm 22.05 and 24.11, and in gres.shtml "Shared GRES Usage":
     gpu:tesla:2,gpu:kepler:2                several entries of one name add up
     gpu:a100:2(IDX:0-1), gpu:0(IDX:N/A)     used devices, by index
     mps:a100:100(100/100,0/100), shard:8(-/5,5/5)   used and total per device; "-": that GPU is taken as a whole
+    mps:(null):0(IDX:N/A)                   no type, as 22.05 has it for a node that registered without the name
 On 22.05 the count in `GresUsed=…mps:a100:1(IDX:0)` counts devices and not shares; on 24.11 it counts shares.
 """
 
@@ -26,6 +27,7 @@ _NOTE = re.compile(r"\(([^()]*)\)")
 _FRACTION = re.compile(r"(-|[0-9]{1,18})/([0-9]{1,18})")
 _INDICES = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
 _NO_CONSUME = "no_consume"
+_NO_TYPE = ":(null)"
 _MOST_DEVICES = 4096  # more than one node can hold; an index list is not expanded beyond it
 
 
@@ -74,6 +76,7 @@ def count_of(entries: Iterable[Gres], name: str) -> int:
 
 
 def _entry(text: str) -> Gres:
+    text = text.replace(_NO_TYPE, "")
     head, *parts = _NOTE.sub("", text).strip(" ").split(":")
     parts = [each for each in parts if each != _NO_CONSUME]
     if not _WORD.fullmatch(head):

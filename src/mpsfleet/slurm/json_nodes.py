@@ -31,6 +31,8 @@ _TEXTS = (
     ("Version", "version"),
     ("OS", "operating_system"),
     ("GresUsed", "gres_used"),
+    ("CfgTRES", "tres"),
+    ("AllocTRES", "tres_used"),
     ("Comment", "comment"),
     ("Extra", "extra"),
     ("ReservationName", "reservation"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from mpsfleet.show import show
 from mpsfleet.slurm import gres as gres_room
 from mpsfleet.slurm import states
+from mpsfleet.slurm import tres as tres_room
 from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.records import RecordError, fields_of, records_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mpsfleet.slurm.gres import Gres
     from mpsfleet.slurm.records import Record
     from mpsfleet.slurm.states import NodeState
+    from mpsfleet.slurm.tres import Tres
 
 _NULLS = frozenset({"", "(null)", "null", "none", "n/a", "n/s", "unknown"})  # as spelled by one version or another
 _BRACKET = re.compile(r"(?P<text>.*?) ?\[(?P<user>[^\[\]]+)@(?P<time>[^@\[\]]*)\]", re.DOTALL)
@@ -60,6 +62,8 @@ class Node:
     slurmd_start_time: str | None = None
     next_state: str | None = None
     reservation: str | None = None
+    configured: tuple[Tres, ...] | None = None  # CfgTRES; of these two () says nothing, and None is not understood
+    allocated: tuple[Tres, ...] | None = None  # AllocTRES
 
 
 class Problem(NamedTuple):
@@ -138,6 +142,8 @@ def node_of(name: str, fields: dict[str, str], reason: Reason | None) -> Node:
         slurmd_start_time=_time(fields, "SlurmdStartTime"),
         next_state=_value(fields, "NextState"),
         reservation=_value(fields, "ReservationName"),
+        configured=_tres(_value(fields, "CfgTRES")),
+        allocated=_tres(_value(fields, "AllocTRES")),
     )
 
 
@@ -178,6 +184,13 @@ def _gres_used(text: str | None) -> tuple[Gres, ...] | None:
     try:  # read for information alone, so a form not known costs this value and not the node
         return None if text is None else gres_room.parse(text)
     except gres_room.GresError:
+        return None
+
+
+def _tres(text: str | None) -> tuple[Tres, ...] | None:
+    try:  # for information alone, as above
+        return () if text is None else tres_room.parse(text)
+    except tres_room.TresError:
         return None
 
 

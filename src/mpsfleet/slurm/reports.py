@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from mpsfleet.codes import SEVERITIES
 from mpsfleet.errors import MpsfleetError
+from mpsfleet.slurm import presence
 from mpsfleet.slurm.pieces import Piece, PiecesError, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from mpsfleet.slurm.presence import Presence
 
 REPORT_LIMIT = 1024 * 1024  # characters of one report; a sick node's is about 8 kB
 INPUT_LIMIT = 256 * 1024 * 1024  # characters of all of them
@@ -25,6 +28,7 @@ _DEEPEST = 8
 _MOST_BRACKETS = 1000  # two for each finding, and room
 _ORIGINS = ("node", "user", "either")
 _REPORT_KEYS = frozenset({"schema", "verdict", "node", "program", "findings"})
+_LATER_KEYS = frozenset({"mps"})  # which a node's older program does not tell
 _FINDING_KEYS = frozenset({"code", "severity", "subject", "message", "origin", "evidence", "remedy"})
 _HOST_KEYS = frozenset({"host", "node", "report", "error"})
 
@@ -52,6 +56,7 @@ class Report(NamedTuple):
     verdict: str
     program: str
     findings: tuple[Finding, ...]
+    mps: Presence | None = None  # None: nothing told
 
 
 class Garbage(NamedTuple):
@@ -96,7 +101,7 @@ def parse_report(text: str) -> Report | Garbage:
         for number, part in enumerate(
             members(text), 1
         ):  # before it is parsed: a parser builds first and complains later
-            if number > len(_REPORT_KEYS) or part.depth > _DEEPEST or part.brackets > _MOST_BRACKETS:
+            if number > len(_REPORT_KEYS | _LATER_KEYS) or part.depth > _DEEPEST or part.brackets > _MOST_BRACKETS:
                 return Garbage("it has more parts, or parts within parts, than a report can have")
         return _report(_loads(text))
     except (PiecesError, _BadJsonError) as error:
@@ -129,7 +134,7 @@ def _host(text: str, place: Piece, number: int) -> HostReport:
 
 
 def _report(value: object) -> Report | Garbage:
-    if not isinstance(value, dict) or set(value) != _REPORT_KEYS:
+    if not isinstance(value, dict) or set(value) - _LATER_KEYS != _REPORT_KEYS:
         return Garbage("it does not have the members of a report")
     if not _is_one(value["schema"]):
         return Garbage("its schema is not 1, so the node runs another version of the program")
@@ -146,7 +151,10 @@ def _report(value: object) -> Report | Garbage:
     verdict, node, program = texts
     if verdict != max((each.severity for each in sound), key=SEVERITIES.index, default="ok"):
         return Garbage("its verdict is not that of its worst finding")
-    return Report(node, verdict, program, sound)
+    try:
+        return Report(node, verdict, program, sound, presence.read(value.get("mps")))
+    except presence.PresenceError as error:
+        return Garbage(str(error))
 
 
 def _finding(value: object) -> Finding | None:

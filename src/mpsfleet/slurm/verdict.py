@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mpsfleet import codes
 from mpsfleet.show import show
-from mpsfleet.slurm import drains, drift
+from mpsfleet.slurm import drains, drift, drift_names
 from mpsfleet.slurm.commands import Unreadable
 from mpsfleet.slurm.drains import Action
-from mpsfleet.slurm.names import is_literal
 from mpsfleet.slurm.nodes import Node, NodeTable
 from mpsfleet.slurm.notices import INFO, Notice, highest, rank, worst
 from mpsfleet.slurm.publication import gpu_of
@@ -88,7 +87,8 @@ def judge(reports: tuple[HostReport, ...], slurm: SlurmView, who: str | None) ->
     """Join reports and Slurm's nodes. Equal inputs give an equal verdict; `who` is the name our drains bear."""
     claims = collections.Counter(each.node for each in reports if not _is_elsewhere(each, slurm))
     names = collections.Counter(each.host for each in reports)
-    known = drift.registry(slurm.table, claims)
+    used = [usable_report(each) for each in reports]
+    known = drift.registry(slurm.table, claims, [each.mps for each in used if each is not None])
     hosts = tuple(_host(each, slurm, known, who, (names[each.host], claims[each.node])) for each in reports)
     verdicts = [each.verdict for each in hosts] or ["unknown"]
     return FleetVerdict(worst(verdicts if slurm.error is None else [*verdicts, "unknown"]), slurm, hosts)
@@ -101,7 +101,8 @@ def _host(given: HostReport, slurm: SlurmView, known: Registry, who: str | None,
     is_off = node is not None and given.error is not None and obstacle(node.state, Step.CONTACT) is not None
     told = doubts or (_off_notices(given, node) if node is not None and is_off else _report_notices(given))
     if slurm.error is None and name is not None:
-        told += drift.notices(given.host, name, known, is_clean=highest(told) == "ok" and not is_off)
+        is_clean = highest(told) == "ok" and not is_off
+        told += drift.notices(given.host, name, known, usable_report(given), is_clean=is_clean)
     decision = _decide(given, slurm, node, who, is_mapped=name is not None)
     told.sort(key=lambda each: rank(each.severity))
     return HostVerdict(given.host, given.node, highest(told), tuple(told), decision, node, _audit(given, name), is_off)
@@ -138,16 +139,10 @@ def _map_notices(given: HostReport, named: int, claimed: int) -> list[Notice]:
 
     `named`: how often the reports name the host; `claimed`: how many hosts claim its node.
     """
-    fix = "Set mps_slurm_node_name for each host in the inventory."
     if named > 1:
         return [Notice("unknown", "The reports name this host more than once.", "Run the audit again.")]
-    if given.node is None:
-        return [Notice("unknown", "The inventory gives this host no Slurm node name.", fix)]
-    if not is_literal(given.node):
-        return [Notice("unknown", f"{show(given.node)} is not the literal name of one Slurm node.", fix)]
-    if claimed > 1:
-        return [Notice("unknown", f"{claimed} inventory hosts claim the Slurm node {given.node}.", fix)]
-    return []
+    found = drift_names.unmapped(given.node, claimed)
+    return [] if found is None else [found.notice]
 
 
 def usable_report(given: HostReport) -> Report | None:
@@ -157,17 +152,26 @@ def usable_report(given: HostReport) -> Report | None:
 
 
 def _report_notices(given: HostReport) -> list[Notice]:
+    why = unusable(given)
+    if why is not None:
+        return [why]
+    report = usable_report(given)
+    return [] if report is None else [_notice(each) for each in report.findings if each.severity != "ok"]
+
+
+def unusable(given: HostReport) -> Notice | None:
+    """Say why nothing can be concluded from what was given of a host; None where there is a report to rely on."""
     again = "Audit the node again; look at how it is reached."
     if given.error is not None:
-        return [Notice("unknown", f"The node could not be asked: {show(given.error)}.", again)]
+        return Notice("unknown", f"The node could not be asked: {show(given.error)}.", again)
     if given.report is None:
-        return [Notice("unknown", "There is no report of the node, and no error either.", again)]
+        return Notice("unknown", "There is no report of the node, and no error either.", again)
     if isinstance(given.report, Garbage):
-        return [Notice("unknown", f"The node's report is not used: {given.report.why}.", "Look at what runs there.")]
+        return Notice("unknown", f"The node's report is not used: {given.report.why}.", "Look at what runs there.")
     if given.report.node != given.node:
         sentence = f"The report is of a node that calls itself {show(given.report.node, 60)}, so it is not used."
-        return [Notice("unknown", sentence, "Set mps_slurm_node_name to the name in the node's node.toml.")]
-    return [_notice(each) for each in given.report.findings if each.severity != "ok"]
+        return Notice("unknown", sentence, "Set mps_slurm_node_name to the name in the node's node.toml.")
+    return None
 
 
 def _off_notices(given: HostReport, node: Node) -> list[Notice]:

@@ -25,6 +25,7 @@ def report_object(value: Report) -> dict[str, Any]:
         "node": value.node,
         "program": __version__,
         "findings": [_finding(each) for each in value.findings],
+        "mps": None if value.mps is None else value.mps._asdict(),
     }
 
 

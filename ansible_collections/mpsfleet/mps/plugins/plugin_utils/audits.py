@@ -22,6 +22,11 @@ FINDINGS_LIMIT = 64
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,8}")
 _CODE_LIMIT = 64
 _PREAMBLE = re.compile(r"(Task failed: )?(.{0,300} (over|via) ssh: )?")  # Ansible's words before ssh's own
+_ROWS = {"instances": (str, bool), "gpus": (int, str, str, int)}  # of `mps`, by the kinds of their cells
+_COUNTS = ("found", "jobs")
+_ROWS_LIMIT = 64
+_CELL_LIMIT = 48  # characters
+_NUMBER_LIMIT = 65536
 _TEXTS = {"subject": 160, "message": 400, "remedy": 400}  # field → characters kept
 
 
@@ -79,7 +84,41 @@ def trimmed_report(report: Any) -> dict[str, Any]:
         "node": _text(report, "node", 255),
         "program": _text(report, "program", 40),
         "findings": found[:FINDINGS_LIMIT],
+        "mps": _mps(report.get("mps")),
     }
+
+
+def _mps(value: Any) -> dict[str, Any] | None:
+    """Return what a report tells of MPS on its node, None where it tells nothing, as an older program does."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {*_ROWS, *_COUNTS}:
+        message = "mps does not have its members"
+        raise InvalidReport(message)
+    rows = {name: _rows(value[name], kinds) for name, kinds in _ROWS.items()}
+    return {**rows, **{name: None if value[name] is None else _cell(value[name], int) for name in _COUNTS}}
+
+
+def _rows(value: Any, kinds: tuple[type, ...]) -> list[list[Any]]:
+    if not isinstance(value, list) or len(value) > _ROWS_LIMIT:
+        message = f"mps holds no list of at most {_ROWS_LIMIT} rows"
+        raise InvalidReport(message)
+    if not all(isinstance(row, list) and len(row) == len(kinds) for row in value):
+        message = "a row of mps has another length"
+        raise InvalidReport(message)
+    return [[_cell(cell, kind) for cell, kind in zip(row, kinds)] for row in value]
+
+
+def _cell(value: Any, kind: type) -> Any:
+    """Return a cell: a short text, a number within bounds, or true, false and null."""
+    if kind is str and isinstance(value, str):
+        return printable(value, _CELL_LIMIT)
+    if kind is int and isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= _NUMBER_LIMIT:
+        return int(value)
+    if kind is bool and (value is None or isinstance(value, bool)):
+        return value
+    message = "mps holds a value of another kind"
+    raise InvalidReport(message)
 
 
 def _finding(finding: Any) -> dict[str, Any]:

@@ -25,7 +25,15 @@ def finding(**changed: Any) -> dict[str, Any]:
 
 
 def report(*findings: Any, **changed: Any) -> dict[str, Any]:
-    return {"schema": 1, "verdict": "critical", "node": "n1", "program": "0.1.0", "findings": list(findings), **changed}
+    return {
+        "schema": 1,
+        "verdict": "critical",
+        "node": "n1",
+        "program": "0.1.0",
+        "findings": list(findings),
+        "mps": {"instances": [["0", True], ["1", None]], "gpus": [[0, "a100", "0", 1]], "found": 2, "jobs": None},
+        **changed,
+    }
 
 
 def test_a_report_keeps_its_findings_and_loses_the_evidence() -> None:
