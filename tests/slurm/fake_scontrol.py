@@ -58,7 +58,7 @@ def show(words: list[str], cluster: dict[str, Any]) -> int:
     if words[0] == "config":
         sys.stdout.write(
             f"Configuration data as of 2026-12-01T15:10:00\nClusterName             = {cluster['name']}" + "\n"
-            f"StateSaveLocation       = {HERE}" + "\n"
+            f"StateSaveLocation       = {cluster.get('state') or HERE}" + "\n"
         )
         return 0
     if words[0] == "nodes":

@@ -114,6 +114,18 @@ def test_a_drain_by_command_stands_where_the_ledger_cannot_be_written(
     assert "n1 was drained, and the ledger does not say so: The ledger's directory" in shell.err
 
 
+def test_a_drain_by_command_elsewhere_than_on_the_controller_leaves_no_ledger_there(
+    shell: Shell, slurm: FakeSlurm
+) -> None:
+    slurm.write(state="/no/such/slurmctld")
+    assert shell.run("drain", "n1", "--code", "gpu-lost") == 0
+    assert shell.err == ""
+    slurm.write(state=None)
+    assert history(shell) == {}
+    shell.run(*ACTS, stdin=reports(("n1", None)))
+    assert [each["what"] for each in history(shell)["n1"]["events"]] == ["found"]
+
+
 def test_without_a_ledger_nothing_is_done_and_that_is_said(shell: Shell, slurm: FakeSlurm, folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)

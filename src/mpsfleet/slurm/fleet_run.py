@@ -160,12 +160,17 @@ def _troubled(fleet: FleetVerdict, trouble: str, *, is_told: bool) -> FleetVerdi
 
 
 def note(outcome: Outcome, door: FleetDoor, asked: str | None, now: float, root: str = "") -> str:
-    """Write one step that a person or a playbook took into the ledger; give why that could not be, "" where it was."""
+    """Write one step that a person or a playbook took into the ledger; give why that could not be, "" where it was.
+
+    On a machine that is not the controller nothing is written: the controller's next run finds the step in Slurm.
+    """
     node = outcome.after if outcome.action is Action.DRAIN else outcome.before
     reason = None if node is None else our_reason(node)
     controller = door.controller()
     if isinstance(controller, Unreadable):
         return controller.reason
+    if asked is None and not ledger_file.is_controller(controller.state_directory, root):
+        return ""
     directories = ledger_file.places(asked, controller.state_directory, root)
     try:
         with ledger_file.opened(directories, makes=True) as store, ledger_file.locked(store, _NOTE_WAIT_S):

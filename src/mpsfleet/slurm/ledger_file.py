@@ -63,6 +63,11 @@ def places(asked: str | None, state_directory: str | None, root: str = "") -> tu
     return (*beside, root + OTHERWISE)
 
 
+def is_controller(state_directory: str | None, root: str = "") -> bool:
+    """Tell whether this machine has slurmctld's state; where that is not told, whether a ledger is kept here."""
+    return os.path.isdir(f"{root}{state_directory or OTHERWISE}")
+
+
 @contextlib.contextmanager
 def opened(directories: tuple[str, ...], *, makes: bool) -> Iterator[Store]:
     """Open the first directory that can be ours; with `makes` it is made. Raises LedgerUnusable."""
