@@ -46,7 +46,7 @@ def test_a_bare_node_gets_everything_in_order() -> None:
     assert found == [
         Kind.PROGRAM,
         Kind.LINK,
-        *[Kind.WRITE] * 8,
+        *[Kind.WRITE] * 9,
         Kind.ADD_USER,
         Kind.RELOAD,
         Kind.PREPARE,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 10.0
 _FIELDS = ("Extra", "Comment")
-_UNKNOWN = "Update of this parameter is not supported"  # scontrol of a keyword that it does not know (20.11, 22.05)
+_UNKNOWN = "Update of this parameter is not supported"  # scontrol of a keyword that it does not know (20.11 to 24.11)
 
 
 def publish(host: Host, node: str, value: Publication, left_s: float) -> str | None:
