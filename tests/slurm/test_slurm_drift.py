@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 A100, T4 = "nvidia_a100-sxm4-40gb", "tesla_t4"
 MPS, SHARD, PLAIN = "gpu:a100:4,mps:a100:400", "gpu:a100:4,shard:a100:16", "gpu:a100:4"
 IDLE_MPS = "gpu:a100:0(IDX:N/A),mps:a100:0(0/100,0/100,0/100,0/100)"
+SHARES = "gpu:a100:0(IDX:N/A),shard:a100:4(1/4,1/4,1/4,1/4)"
+BUSY = "gpu:a100:0(IDX:N/A),mps:a100:50(50/100,0/100,0/100,0/100)"
+BUSY_22 = "gpu:a100:0(IDX:N/A),mps:a100:1(IDX:0)"
 
 
 def one(*, serves: bool | None = True, count: int = 4, found: int | None = -1, jobs: int = 0) -> Presence:
@@ -104,6 +107,7 @@ SOUND = {
     "a GPU left out of Slurm": [("gpu:a100:1,mps:a100:100", None, Presence((Instance("0", serves=True),), (Gpu(0, A100, "0", 0), Gpu(1, T4, "", 0)), 2, 0))],
     "MIG parts": [("gpu:a100:1,gpu:1g.5gb:7,mps:a100:100", None, MIG)],
     "GPUs that could not be asked": [(MPS, None, one(found=None))],
+    "GPUs that could not be asked and are not recorded": [(MPS, BUSY, one(count=0, found=None))],
     "a daemon of which it is not certain": [(MPS, "mps:a100:100(100/100,0/100,0/100,0/100)", one(serves=None))],
     "a daemon of four of which it is not certain": [(MPS, "mps:a100:100(100/100,0/100,0/100,0/100)", each("+?++"))],
 }  # fmt: skip
@@ -119,9 +123,6 @@ def test_a_sound_cluster_does_not_drift(rows: list[tuple[str, str | None, Presen
     assert drift_lines.lines(found) == [f"{len(rows)} compared: no drift; verdict ok."]
 
 
-BUSY_22 = "gpu:a100:0(IDX:N/A),mps:a100:1(IDX:0)"
-BUSY = "gpu:a100:0(IDX:N/A),mps:a100:50(50/100,0/100,0/100,0/100)"
-SHARES = "gpu:a100:0(IDX:N/A),shard:a100:4(1/4,1/4,1/4,1/4)"
 NOT_RUNNING, BESIDE = ("mps-not-running", "critical"), ("allocated-without-daemon", "critical")
 FOUND: dict[str, tuple[dict[str, Any], list[tuple[str, str, int | None]]]] = {
     "no daemon": ({"told": one(serves=False)}, [(*NOT_RUNNING, None)]),
@@ -157,6 +158,7 @@ FOUND: dict[str, tuple[dict[str, Any], list[tuple[str, str, int | None]]]] = {
     "no gres/mps, and no report": ({"told": None, "has": PLAIN}, [("mps-not-registered", "warn", None)]),
     "no GRES": ({"told": one(), "has": ""}, [("gpu-count", "warn", None)]),
     "a GPU less": ({"told": one(found=3)}, [("gpu-count", "warn", None)]),
+    "a GPU less, nothing recorded": ({"told": one(count=3), "used": IDLE_MPS}, [("gpu-count", "warn", None)]),
     "no GPU": ({"told": one(found=0)}, [("gpu-count", "warn", None)]),
     "GPUs under MPS that Slurm does not have": ({"told": one(), "has": "gpu:a100:2,mps:a100:200"}, [("gpu-count", "warn", None)]),
     "another model": ({"told": one(), "has": "gpu:h100:4,mps:400"}, [("gpu-type", "warn", None)]),
@@ -256,6 +258,11 @@ def test_a_process_without_a_job_is_told_in_the_drift_and_once_in_the_verdict() 
     assert kinds(found) == [("process-without-job", "warn", None)]
     [host] = verdict.judge((report,), SlurmView("lab", NodeTable((slurm("n1"),), ())), "root").hosts
     assert [notice.sentence for notice in host.notices] == ["it is client-without-job [client-without-job]."]
+
+
+def test_where_mps_was_stopped_on_purpose_the_mend_is_to_end_that() -> None:
+    [case] = compare((slurm("n1"), reported("n1", one(serves=False), finding("quiesced")))).drifts
+    assert (case.kind, "mpsfleet node unquiesce" in case.mend) == ("mps-not-running", True)
 
 
 @pytest.mark.parametrize(

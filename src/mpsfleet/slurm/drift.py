@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What slurmctld writes where a node registers fewer than slurm.conf gives it (gres.c in Slurm's src/interfaces).
 _FEWER = re.compile(r"gres/([a-z_]{1,32}) count (?:reported lower than configured|too low) \(([0-9]+) < ([0-9]+)\)")
-_WITHOUT_JOB = "client-without-job"
+_WITHOUT_JOB, _QUIESCED = "client-without-job", "quiesced"
 
 
 class Registry(NamedTuple):
@@ -76,12 +76,15 @@ def of_host(host: str, name: str, slurm: Registry, report: Report | None) -> tup
 def _of_node(node: Node, slurm: Registry, report: Report | None, told: Presence | None) -> Iterator[Drift]:
     if is_planned(node):
         return
+    found = frozenset() if report is None else frozenset(each.code for each in report.findings)
     invalid = registration(node, told)
     yield from invalid
     for each in drift_gres.compare(node, told, is_site_sharing=slurm.has_sharing, models=slurm.models):
-        if not invalid or each.kind == "allocated-without-daemon":  # its Gres is what it registered, and to be mended
+        if each.kind == "mps-not-running" and _QUIESCED in found:
+            yield each._replace(mend=codes.BY_NAME[_QUIESCED].remedy)
+        elif not invalid or each.kind == "allocated-without-daemon":  # its Gres is what it registered, to be mended
             yield each
-    if report is not None and any(each.code == _WITHOUT_JOB for each in report.findings):
+    if _WITHOUT_JOB in found:
         sentence = "A process of no job is a client of MPS on the node, on GPUs that Slurm counts as free."
         yield drift("process-without-job", sentence, codes.BY_NAME[_WITHOUT_JOB].remedy)
 

@@ -60,6 +60,8 @@ def compare(node: Node, told: Presence | None, *, is_site_sharing: bool, models:
     for name in names:
         if told is not None:
             yield from _shared(node, name, told)
+            if told.under_mps and not found:
+                yield from _more_shared(node, name, told)
 
 
 def _gpus(node: Node, told: Presence | None) -> Iterator[Drift]:
@@ -115,7 +117,6 @@ def _shared(node: Node, name: str, told: Presence) -> Iterator[Drift]:
         yield _not_running(name, each.name, takes_jobs=takes_jobs)
     if silent and in_use(node, name):
         yield from _unserved(node, name, told, is_none_serving=len(silent) == len(told.instances))
-    yield from _more_shared(node, name, told)
 
 
 def _not_running(name: str, instance: str, *, takes_jobs: bool) -> Drift:
@@ -153,7 +154,7 @@ def _unserved(node: Node, name: str, told: Presence, *, is_none_serving: bool) -
         return
     served = sum(told.serves(each.instance) is not False for each in told.under_mps)
     devices = devices_in_use(node, name)
-    if devices is not None and devices > served:
+    if told.under_mps and devices is not None and devices > served:
         sentence = f"Jobs have gres/{name} of {_gpu_word(devices)} now, and control daemons serve {served}."
         yield drift("allocated-without-daemon", sentence, jobs + _reset(None))
 
