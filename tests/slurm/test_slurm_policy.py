@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,6 +198,20 @@ def test_a_lost_ledger_costs_the_counts_and_no_drain(code: str) -> None:
     assert lab.events() == [FOUND]
     lab.ledger = Ledger("lab")
     assert [lab.audit(IS_WELL).action for _ in range(2)] == [Action.NONE, Action.UNDRAIN]
+
+
+def test_a_drain_of_slurms_own_that_bears_an_old_reason_of_ours_is_left_alone() -> None:
+    lab = Cluster(known("n1"))
+    lab.audit(FAILS)
+    set_at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(lab.now))
+    lab.slurm("IDLE", OURS)  # resumed by a person, on a Slurm that leaves the reason
+    lab.audit(IS_WELL, 10)
+    old = dataclasses.replace(known("n1", "IDLE+DRAIN", OURS), reason=Reason(OURS, "root", set_at))
+    lab.node = old  # "Prolog error", in the old words
+    told = [lab.audit(IS_WELL) for _ in range(4)]
+    assert {each.action for each in told} == {Action.NONE}
+    assert "of a drain of mpsfleet's that is over" in told[-1].why
+    assert lab.events() == [DRAINED, RELEASED]
 
 
 @pytest.mark.parametrize(("state", "reason"), [("IDLE", None), ("IDLE+DRAIN", "my own reasons"), ("MIXED", None)])

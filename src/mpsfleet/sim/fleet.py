@@ -27,7 +27,7 @@ _TAG = ".mpsfleet-sim"  # made first, removed last: by it an unfinished fleet is
 _DIRECTORIES = (
     "etc/mpsfleet", "etc/slurm", "etc/systemd/system", "etc/sysusers.d", "etc/tmpfiles.d", "proc", "run/systemd/system",
     "sim/pids",
-    "tmp", "usr/bin", "usr/lib", "usr/sbin", "var/log", "var/tmp",
+    "tmp", "usr/bin", "usr/lib", "usr/sbin", "var/log", "var/spool/slurmctld", "var/tmp",
 )  # fmt: skip
 _OPEN = ("tmp", "var/tmp")
 _USERS = """\

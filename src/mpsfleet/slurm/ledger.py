@@ -102,6 +102,8 @@ def reconciled(ledger: Ledger, nodes: Iterable[Node], now: float, since: Mapping
     """Give the ledger as Slurm's own reasons have it; `since`: when each node's reason was set, where that is known.
 
     A drain of ours that is not in the ledger is FOUND; one that is in it and no longer in Slurm was RELEASED by others.
+    Slurm (24.11 without accounting) leaves a reason where a person resumes the node, and puts none of its own over it
+    when it drains the node later: such a reason is older than the end of our drain, and the drain is not ours.
     A node that slurmctld does not name is left as it is: its record may just not have been readable.
     """
     changed: dict[str, Entry] = {}
@@ -110,6 +112,8 @@ def reconciled(ledger: Ledger, nodes: Iterable[Node], now: float, since: Mapping
         text = node.reason.text if node.reason is not None else ""
         if ours is not None and not entry.is_drained:
             at = min(since.get(node.name, now), now)
+            if entry.events and at < entry.events[-1].at:
+                continue  # a drain of others that bears the reason of one of ours that is over
             changed[node.name] = entry.with_event(Event(at, FOUND, text, by="slurm"))
         elif ours is None and entry.is_drained:
             changed[node.name] = entry.with_event(Event(now, RELEASED, show(text), by="slurm"))

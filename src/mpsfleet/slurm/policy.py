@@ -150,6 +150,9 @@ def _undrain(node: Node, entry: Entry, policy: Policy, who: str | None, now: flo
     ours = our_reason(node)
     if ours is None or ours.code == codes.RESET:
         return None
+    if not entry.is_drained:
+        why = "Its reason is of a drain of mpsfleet's that is over, so the drain is somebody else's and is left alone."
+        return Decision(Action.NONE, why)
     decided = drains.decide_undrain(node, who)
     if decided.action is not Action.UNDRAIN:
         return Decision(Action.NONE, decided.why)

@@ -135,6 +135,7 @@ def config_record(cluster: Cluster) -> str:
         "SLURM_CONF": "/etc/slurm/slurm.conf",
         "SLURM_VERSION": cluster.version,
         "SlurmctldHost[0]": "ctl",
+        "StateSaveLocation": "/var/spool/slurmctld",
     }
     lines = (f"{key:<23} = {value}" for key, value in settings.items())
     return f"Configuration data as of {moment(time.time())}\n" + "\n".join(lines) + "\n\n"
