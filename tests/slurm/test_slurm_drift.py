@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +20,6 @@ from mpsfleet.slurm.reports import Finding, Garbage, HostReport, Report
 from mpsfleet.slurm.verdict import SlurmView
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.slurm.conftest import FakeSlurm
 
     from mpsfleet.slurm.drift_fleet import Compared
@@ -428,6 +427,23 @@ def test_the_verb_asks_once_and_says_what_it_found(
     ]
     assert len(slurm.calls()) == 1
     assert run(slurm, capsys, "--reports", reports, "n2")[:2] == (0, "1 compared: no drift; verdict ok.\n")
+
+
+def test_hosts_of_another_cluster_are_a_problem_and_not_compared(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    slurm.add("n1")
+    path = Path(file_of(tmp_path, ("n1", True), ("n1", False)))
+    frame = json.loads(path.read_text(encoding="utf-8"))
+    for host, cluster in zip(frame["hosts"], ("lab", "other")):
+        host.update(host=f"{cluster}-n1", cluster=cluster)
+    path.write_text(json.dumps(frame), encoding="utf-8")
+
+    status, out, _ = run(slurm, capsys, "--reports", str(path), "--json")
+
+    answer = json.loads(out)
+    assert (status, answer["drifts"]) == (3, [])
+    assert answer["problems"] == ["other-n1: The inventory has it in cluster other."]
 
 
 def test_a_slurm_that_cannot_be_asked_is_3(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,8 @@ def test_no_more_than_eight_findings_are_published() -> None:
         ("daemon node", (("gpu", "1"),), 1),
         ("daemon node", (("index", "12"),), 12),
         ("daemon node", (("gpu", "none"), ("index", "1234")), None),
+        ("daemon gpu2", (), 2),
+        ("pipe directory /run/gpu7", (), None),
         ("gpus", (), None),
     ],
 )

@@ -25,14 +25,15 @@ def drift(words: argparse.Namespace, door: Scontrol, given: tuple[HostReport, ..
 
     Raises NotAsked where Slurm cannot be asked or is another cluster than the wanted one.
     """
-    cluster = words.cluster if words.cluster is None else door.cluster_name()
-    view = verdict.view_of(cluster or "", door.show_nodes(), words.cluster)
+    is_asked = words.cluster is not None or any(each.cluster for each in given or ())
+    cluster = door.cluster_name() if is_asked else ""
+    view = verdict.view_of(cluster, door.show_nodes(), words.cluster)
     if view.error is not None:
         if words.json:
             error = [show(view.error, _SENTENCE)]
             _print({"schema": drift_lines.SCHEMA, "verdict": "unknown", "drifts": [], "problems": error})
         raise NotAsked(view.error)
-    found = drift_fleet.compare(view.table, given, frozenset(words.nodes))
+    found = drift_fleet.compare(view.table, given, frozenset(words.nodes), view.cluster if is_asked else None)
     if words.json:
         _print(drift_lines.as_json(found))
     else:

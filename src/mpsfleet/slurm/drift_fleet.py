@@ -45,12 +45,23 @@ class Compared(NamedTuple):
     looked_at: int  # hosts, or without reports nodes, that were looked at
 
 
-def compare(table: NodeTable, reports: tuple[HostReport, ...] | None, wanted: Collection[str] = ()) -> Compared:
-    """Compare; `wanted` are names of nodes or hosts, and none means all. The order of the reports changes nothing."""
+def compare(
+    table: NodeTable,
+    reports: tuple[HostReport, ...] | None,
+    wanted: Collection[str] = (),
+    cluster: str | None = None,
+) -> Compared:
+    """Compare; `wanted` are names of nodes or hosts, and none means all. The order of the reports changes nothing.
+
+    `cluster` is the nodes'; a host that the inventory has in another one is a problem, and not compared.
+    """
+    others = [each for each in reports or () if cluster is not None and each.cluster not in (None, cluster)]
+    reports = None if reports is None else tuple(each for each in reports if each not in others)
     drifts = [*(_alone(table) if reports is None else _reported(table, reports))]
     problems = [Problem(each.node, f"{show(each.sentence, 300)}.") for each in table.problems]
     problems += _problems(table, reports or ())
-    names = {each.name for each in table.nodes} if reports is None else {each.host for each in reports}
+    problems += [Problem(each.host, f"The inventory has it in cluster {show(each.cluster)}.") for each in others]
+    names = {each.name for each in table.nodes} if reports is None else {each.host for each in (*reports, *others)}
     if wanted:
         known = {each.name for each in table.nodes} | names
         drifts = [each for each in drifts if each.host in wanted or each.node in wanted]

@@ -28,7 +28,7 @@ _WHOLE = re.compile(
     rf'(-|{_ENTRY}(?:,{_ENTRY}){{0,{MOST_ENTRIES - 1}}})"\}}'
 )
 _OURS = re.compile(r'\{"mpsfleet":"[ -!#-\[\]-~]{0,700}"\}')  # printable ASCII but the quote and the backslash
-_GPU = re.compile(r"gpu ?([0-9]{1,3})\b", re.IGNORECASE)
+_GPU = re.compile(r"(?:daemon )?gpu ?([0-9]{1,3})\b", re.IGNORECASE)
 _INDEX = re.compile(r"[0-9]{1,3}")
 
 
@@ -66,7 +66,7 @@ def chosen(found: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def gpu_of(subject: str, evidence: Iterable[tuple[str, str]]) -> int | None:
-    """Read the GPU's index from a finding's subject ("gpu 2") or its evidence; anything else names none."""
+    """Read the GPU's index from a finding's subject ("gpu2", "daemon gpu2") or its evidence; else there is none."""
     match = _GPU.match(subject)
     words = [match.group(1)] if match else [value for key, value in evidence if key in ("gpu", "index")]
     numbers = [int(each) for each in words if _INDEX.fullmatch(each)]
