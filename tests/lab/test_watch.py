@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mpsfleet.node import health_state, hook_files
 from mpsfleet.slurm import publication
 from mpsfleet.slurm.publication import Entry, Publication
 
@@ -49,6 +50,7 @@ def watched(fleet: Fleet) -> Iterator[Fleet]:
     assert play.rc == 0, play.out
     for node in fleet.cluster.nodes:
         fleet.cluster.must("ctl", "scontrol", "update", f"NodeName={node}", f"{field(fleet)}=")
+        fleet.cluster.must(node, "rm", "-f", health_state.STATE, health_state.REPORT)
     assert fleet.cluster.exec("ctl", ("systemctl", "cat", TIMER)).returncode != 0
 
 
@@ -72,6 +74,27 @@ def test_a_timer_drains_what_fails_and_gives_back_what_is_well_again(watched: Fl
     assert "n2: given back: mpsfleet: daemon-absent" in judge(watched)
     assert watched.reason("n2") == ""
     assert [watched.reason(each) for each in ("n1", "n3", "n4")] == ["", "", ""]
+
+
+def test_what_the_nodes_health_checks_publish_drains_and_brings_back(watched: Fleet) -> None:
+    cluster = watched.cluster
+
+    def check(*nodes: str) -> None:
+        for node in nodes:
+            cluster.must(node, "env", "-i", f"SLURMD_NODENAME={node}", hook_files.HEALTH_CHECK)
+
+    cluster.must("n2", "systemctl", "stop", "nvidia-mps.service")
+    check(*cluster.nodes)
+    assert "n2: drained: mpsfleet: daemon-absent" in judge(watched)
+    assert [watched.reason(each) != "" for each in ("n1", "n2", "n3", "n4")] == [False, True, False, False]
+
+    cluster.must("n2", "systemctl", "start", "nvidia-mps.service")
+    time.sleep(1.1)
+    check("n2")
+    assert "n2: not given back: Found well once" in judge(watched)
+    check("n2")
+    assert "n2: given back: mpsfleet: daemon-absent" in judge(watched)
+    watched.well("n2")
 
 
 def test_what_is_old_or_of_a_wrong_clock_or_missing_drains_nothing_and_is_told(watched: Fleet) -> None:
